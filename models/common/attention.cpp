@@ -15,7 +15,8 @@ Attention::Attention(const BlockSizes& sizes, int64_t all, int64_t all_kv, int64
 
 AttentionShape Attention::shape_of(const Shape& shape, int tensor_rank) const {
   const float probability = shape.mode == Mode::train ? dropout : 0;
-  return {shape.B, shape.T, heads, kv_heads, width, shape.type, probability, all_heads, tensor_rank * heads, pattern};
+  return {shape.B, shape.T,     heads, kv_heads, width, shape.type, probability, all_heads, tensor_rank * heads,
+          pattern, scale_width, cap};
 }
 
 std::vector<Linear> Attention::linears() const {

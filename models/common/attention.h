@@ -22,6 +22,8 @@ struct Attention {
   int64_t all_heads = 0;                       // of queries, of all ranks
   float dropout = 0;                           // of probabilities
   AttentionPattern pattern = {};
+  double scale_width = 0;       // AttentionShape's
+  float cap = 0;                // AttentionShape's
   std::vector<Product> strips;  // side by side in a row, Linear::joined but for the first
   Product output = {};
   std::optional<HeadTurning> turning = {};  // nothing: attention reads what the products made

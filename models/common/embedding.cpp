@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/bump_allocator.h"
+#include "models/kernels/scaling.h"
 
 namespace zrt::models {
 namespace {
@@ -20,6 +21,7 @@ class Embedding : public TransformerBlock {
         positions_(!names.positions.empty()),
         types_(!names.types.empty()),
         separator_(names.separator),
+        scale_(names.scale),
         site_(names.dropout_site) {
     params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.degrees.tensor)};
     if (positions_) {
@@ -36,8 +38,9 @@ class Embedding : public TransformerBlock {
   }
   uint64_t backward_workspace_bytes(const Shape& shape, Parts, Half) const override {
     const uint64_t of_tokens = embed_backward_workspace(extents(shape, 0));
-    if (!types_) return of_tokens;
     BumpAllocator layout;
+    if (scale_ != 1) return layout.take(of_tokens), layout.take(output_bytes(shape)), layout.bytes();
+    if (!types_) return of_tokens;
     take_types(layout, shape), layout.take(embed_backward_workspace(type_extents(shape)));
     return std::max(of_tokens, layout.bytes());
   }
@@ -56,8 +59,10 @@ class Embedding : public TransformerBlock {
     void* d_looked_up = call.d_port(looked_up);
     if (d_looked_up == nullptr) {
       check_tokens(call.tokens, shape.rows(), 0);
-      embed_backward(shape.type, sizes, call.tokens, call.d_output, dropped, first_element(call),
-                     grad_target(call, token_weight), positions, call.workspace);
+      BumpAllocator layout(call.workspace);
+      void* space = layout.take(embed_backward_workspace(sizes));
+      embed_backward(shape.type, sizes, call.tokens, unscaled(call, call.d_output, layout), dropped,
+                     first_element(call), grad_target(call, token_weight), positions, space);
       return type_gradient(call, call.d_output, dropped, first_element(call));
     }
     if (call.parts.has(output)) {
@@ -71,8 +76,10 @@ class Embedding : public TransformerBlock {
     }
     if (call.parts.has(lookup)) {
       check_tokens(call.tokens, shape.rows(), 0);
-      embed_backward(shape.type, sizes, call.tokens, d_looked_up, {}, 0, grad_target(call, token_weight), {},
-                     call.workspace);
+      BumpAllocator layout(call.workspace);
+      void* space = layout.take(embed_backward_workspace(sizes));
+      embed_backward(shape.type, sizes, call.tokens, unscaled(call, d_looked_up, layout), {}, 0,
+                     grad_target(call, token_weight), {}, space);
       type_gradient(call, d_looked_up, {}, 0);
     }
   }
@@ -80,6 +87,25 @@ class Embedding : public TransformerBlock {
  private:
   enum Part : uint8_t { lookup, output };
   enum Port : size_t { looked_up };
+
+  uint64_t output_bytes(const Shape& shape) const { return row_bytes(shape) * static_cast<uint64_t>(shape.rows()); }
+  // The scale as the compute type has it, which transformers multiplies by.
+  float scale_of(const Shape& shape) const {
+    const auto exact = static_cast<float>(scale_);
+    if (shape.type == DType::bf16) return core::to_float(core::to_bf16(exact));
+    return shape.type == DType::f16 ? core::to_float(core::to_f16(exact)) : exact;
+  }
+  // rows (all rows, C) become the scaled ones.
+  void scale(const Shape& shape, void* rows) const {
+    if (scale_ != 1) scale_elements(shape.type, rows, scale_of(shape), rows, shape.rows() * sizes_.hidden);
+  }
+  // The gradient of the rows before they were scaled.
+  const void* unscaled(const Call& call, const void* d, BumpAllocator& layout) const {
+    if (scale_ == 1) return d;
+    void* to = layout.take(output_bytes(call.shape));
+    scale_elements(call.shape.type, d, scale_of(call.shape), to, call.shape.rows() * sizes_.hidden);
+    return to;
+  }
 
   EmbeddingShape extents(const Shape& shape, int tensor_rank, std::optional<Rows> own = {}) const {
     const int64_t tokens = sizes_.part(sizes_.vocab);
@@ -116,11 +142,13 @@ class Embedding : public TransformerBlock {
     void* rows = types_ ? call.port_or(looked_up, call.output) : call.port(looked_up);
     if (call.parts.has(lookup)) check_tokens(call.tokens, shape.rows(), 0);
     if (rows == nullptr) {
-      return embed(shape.type, sizes, call.tokens, weight, positions, position, dropout(call, site_),
-                   first_element(call), call.output);
+      embed(shape.type, sizes, call.tokens, weight, positions, position, dropout(call, site_), first_element(call),
+            call.output);
+      return scale(shape, call.output);
     }
     if (call.parts.has(lookup)) {
       embed(shape.type, sizes, call.tokens, weight, nullptr, 0, {}, 0, rows);
+      scale(shape, rows);
       if (types_ && call.tensor_rank == 0) {
         BumpAllocator layout(call.workspace);
         const int32_t* types = make_types(call, layout);
@@ -136,6 +164,7 @@ class Embedding : public TransformerBlock {
   Anatomy anatomy_;
   bool positions_, types_;
   int32_t separator_;
+  double scale_;
   uint32_t site_;
 };
 

@@ -15,6 +15,7 @@ struct EmbeddingNames {
   // behind it; "": none.
   std::string types = "";
   int32_t separator = 0;
+  double scale = 1;  // of rows, in the compute type; without positions and types
 };
 std::unique_ptr<Block> make_embedding(const BlockSizes& sizes, const EmbeddingNames& names);
 

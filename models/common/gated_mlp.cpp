@@ -19,6 +19,15 @@ GatedMlp::Pair GatedMlp::pair_at(std::byte* base, const Shape& shape) const {
   return pair_in(layout, shape);
 }
 
+void GatedMlp::multiply(const Shape& shape, const Pair& pair, void* y) const {
+  (kind_ == Gate::gelu ? geglu : swiglu)(shape.type, pair.gate, pair.up, y, elements(shape));
+}
+
+void GatedMlp::multiply_backward(const Shape& shape, const Pair& pair, const Pair& d) const {
+  const auto& backward = kind_ == Gate::gelu ? geglu_backward : swiglu_backward;
+  backward(shape.type, pair.gate, pair.up, d.gate, d.up, elements(shape));
+}
+
 uint64_t GatedMlp::kept_bytes(const Shape& shape) const {
   BumpAllocator layout;
   pair_in(layout, shape);
@@ -39,7 +48,7 @@ void GatedMlp::project(const Call& call, const Forward& forward, void* to, const
   const Pair kept = pair_at(forward.kept, call.shape);
   // Outside training gate is not needed any more, so SwiGLU works in place.
   void* const hidden = call.shape.mode == Mode::train ? forward.space : kept.gate;
-  swiglu(call.shape.type, kept.gate, kept.up, hidden, elements(call.shape));
+  multiply(call.shape, kept, hidden);
   down_.linear.forward(call, down_.weight, hidden, to, forward.scratch, add);
 }
 
@@ -54,14 +63,13 @@ void GatedMlp::backward_projection(const Call& call, const Backward& backward, c
   const bool inputs = call.half != Half::weight;
   const Pair kept = pair_at(backward.kept, call.shape), d = pair_at(backward.hidden, call.shape);
   void* const output = call.half == Half::both ? d.up : backward.projection;
-  const DType type = call.shape.type;
-  if (inputs) swiglu(type, kept.gate, kept.up, output, elements(call.shape));
+  if (inputs) multiply(call.shape, kept, output);
   if (call.half != Half::input) {
     down_.linear.weight_gradients(call, down_.weight, output, d_projected, backward.scratch);
   }
   if (!inputs) return;
   down_.linear.input_gradient(call, down_.weight, d_projected, d.gate, backward.scratch);
-  swiglu_backward(type, kept.gate, kept.up, d.gate, d.up, elements(call.shape));
+  multiply_backward(call.shape, kept, d);
 }
 
 void GatedMlp::backward_hidden(const Call& call, const Backward& backward, const void* normed, void* d_normed) const {

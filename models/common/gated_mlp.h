@@ -1,6 +1,6 @@
 // SwiGLU: the product of two products of the input, of which one, the gate, goes through SiLU, and a third behind it
-// (Shazeer, "GLU Variants Improve Transformer", 2020), as Llama has it. It keeps gate and up, F elements of a token
-// each, and makes SwiGLU's output again for backward.
+// (Shazeer, "GLU Variants Improve Transformer", 2020), as Llama has it; or GeGLU, with GELU, as Gemma has it. It keeps
+// gate and up, F elements of a token each, and makes the output of SwiGLU or GeGLU again for backward.
 #pragma once
 #include "models/bump_allocator.h"
 #include "models/common/mlp.h"
@@ -9,7 +9,9 @@ namespace zrt::models {
 
 class GatedMlp final : public Mlp {
  public:
-  GatedMlp(const Product& gate, const Product& up, const Product& down) : gate_(gate), up_(up), down_(down) {
+  enum class Gate : uint8_t { silu, gelu };
+  GatedMlp(const Product& gate, const Product& up, const Product& down, Gate kind = Gate::silu)
+      : gate_(gate), up_(up), down_(down), kind_(kind) {
     up_.linear.joined = true;  // adds its gradient of the input to gate's
   }
   std::vector<Linear> linears(MlpPart part) const override;
@@ -30,7 +32,12 @@ class GatedMlp final : public Mlp {
   Pair pair_at(std::byte* base, const Shape& shape) const;
   int64_t elements(const Shape& shape) const { return shape.rows() * gate_.linear.out; }
 
+  // y = what the gate makes of `gate`, times `up`; and backward, as swiglu_backward() has it.
+  void multiply(const Shape& shape, const Pair& pair, void* y) const;
+  void multiply_backward(const Shape& shape, const Pair& pair, const Pair& d) const;
+
   Product gate_, up_, down_;
+  Gate kind_;
 };
 
 }  // namespace zrt::models

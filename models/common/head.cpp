@@ -9,7 +9,7 @@
 namespace zrt::models {
 
 Head::Head(const BlockSizes& sizes, const HeadParts& parts)
-    : TransformerBlock(sizes, "head"), vocab_(sizes.part(sizes.vocab)), norm_(parts.norm) {
+    : TransformerBlock(sizes, "head"), vocab_(sizes.part(sizes.vocab)), cap_(parts.cap), norm_(parts.norm) {
   norm_.add_params(params_, parts.norm_name, shares_rows());
   if (!parts.transform.dense.empty()) {
     transform_.emplace(parts.norm);
@@ -137,6 +137,7 @@ void Head::make_logits(const Call& call, const Space& space, const void* normed,
   const Shape& shape = call.shape;
   const int64_t R = shape.rows();
   find_gemm(logits_spec(shape, R)).run(normed, call.weights[output_weight_], to, bias_of(call), space.scratch);
+  cap(shape, to, R);
   if (order_) order_->classify(call, normed, to, shape.T * row_length(), space.scratch);
   logit_parts(shape.type, to, call.targets, first_token(call), R, tokens(call), row_length(),
               static_cast<LogitPart*>(partials) + call.tensor_rank * R);
@@ -149,7 +150,7 @@ void Head::finish_loss(const Call& call, const Space& space, void* from, const v
     order_->finish_loss(call, from, shape.T * row_length(), gradient_scale, space.order, space.losses + shape.rows());
   }
   cross_entropy_part(shape.type, from, call.targets, first_token(call), shape.rows(), tokens(call), vocab_,
-                     row_length(), static_cast<const LogitPart*>(partials), sizes_.degrees.tensor, gradient_scale,
+                     row_length(), static_cast<const LogitPart*>(partials), sizes_.degrees.tensor, cap_, gradient_scale,
                      space.losses);
   sum_losses(space.losses, losses(shape), call.loss);
 }
@@ -197,7 +198,9 @@ void Head::forward(const Call& call) const {
     const void* some = offset(normed, static_cast<uint64_t>(begin) * row_bytes(shape));
     find_gemm(logits_spec(shape, rows))
         .run(some, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), 0, space.losses + begin);
+    cap(shape, space.logits, rows);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), cap_, 0,
+                  space.losses + begin);
   });
   if (order_) {
     order_->classify(call, normed, space.order.logits, 2, space.scratch);
@@ -215,6 +218,7 @@ void Head::decode(const Call& call) const {
   norm_.forward(call, head_norm_weight, shape.rows(), call.input, space.normed, {});
   find_gemm(logits_spec(shape, shape.rows()))
       .run(space.normed, call.weights[output_weight_], call.output, nullptr, space.scratch);
+  if (cap_ > 0) soft_cap(DType::f32, call.output, cap_, shape.rows() * vocab_);
 }
 
 std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts) {

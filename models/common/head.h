@@ -21,6 +21,7 @@ struct HeadParts {
     Masking masking = {};
   };
   Order order = {};  // "": none
+  float cap = 0;     // of logits: soft_cap()'s; 0: none
 };
 std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts);
 

@@ -88,7 +88,8 @@ void Head::backward_whole(const Call& call, const Space& space, void* all_normed
     const void* normed = offset(all_normed, at);
     find_gemm(logits_spec(shape, rows))
         .run(normed, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), call.loss_scale,
+    cap(shape, space.logits, rows);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), cap_, call.loss_scale,
                   space.losses + begin);
     find_gemm(input_spec(shape, rows))
         .run(space.logits, call.weights[output_weight_], offset(d_normed, at), nullptr, space.scratch);

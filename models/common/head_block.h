@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "models/common/head.h"
 #include "models/kernels/gemm.h"
+#include "models/kernels/scaling.h"
 
 namespace zrt::models {
 
@@ -128,7 +129,13 @@ class Head : public TransformerBlock {
   }
   void add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows, const void* normed) const;
 
+  // Logits that products made, in `rows` rows, become capped ones.
+  void cap(const Shape& shape, void* of, int64_t rows) const {
+    if (cap_ > 0) soft_cap(shape.type, of, cap_, rows * row_length());
+  }
+
   int64_t vocab_;  // of this rank, with padding
+  float cap_;
   Anatomy anatomy_;
   Norm norm_;
   std::optional<HeadTransform> transform_;

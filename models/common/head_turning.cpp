@@ -34,7 +34,7 @@ HeadTurning::Statistics HeadTurning::statistics_in(BumpAllocator& layout, const 
 uint64_t HeadTurning::backward_scratch(const Shape& shape, const AttentionShape& heads) const {
   if (!norms) return 0;
   const auto scratch = [&](int64_t count) {
-    return norm_backward_workspace(NormKind::rms, shape.rows() * count, heads.width);
+    return norm_backward_workspace(norms->kind, shape.rows() * count, heads.width);
   };
   return std::max(scratch(heads.heads), scratch(heads.kv_heads));
 }
@@ -51,7 +51,7 @@ void HeadTurning::turn(const Call& call, const AttentionShape& heads, void* qkv,
                        const Statistics& statistics) const {
   if (norms) {
     const auto one = [&](size_t weight, const void* from, void* normed, float* rstd, int64_t count) {
-      norm(NormKind::rms, heads.type, from, call.weights[weight], nullptr, normed, nullptr, rstd, norms->epsilon,
+      norm(norms->kind, heads.type, from, call.weights[weight], nullptr, normed, nullptr, rstd, norms->epsilon,
            head_rows(call, heads, count));
     };
     one(norms->queries, qkv, to, statistics.queries, heads.heads);
@@ -71,7 +71,7 @@ void HeadTurning::turn_back(const Call& call, const AttentionShape& heads, void*
   const auto one = [&](size_t weight, const void* x, void* dx, const float* rstd, int64_t count, int64_t place) {
     const bool whole = call.half == Half::both;
     const GradTarget target = whole ? grad_target(call, weight) : GradTarget{held + place * heads.width};
-    norm_backward(NormKind::rms, heads.type, x, call.weights[weight], dx, nullptr, rstd, nullptr, dx, target, {},
+    norm_backward(norms->kind, heads.type, x, call.weights[weight], dx, nullptr, rstd, nullptr, dx, target, {},
                   head_rows(call, heads, count), scratch);
   };
   one(norms->queries, qkv, d, statistics.queries, heads.heads, 0);

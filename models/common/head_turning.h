@@ -15,6 +15,7 @@ struct HeadTurning {
   struct Norms {
     size_t queries = 0, keys = 0;  // their weights among the block's parameters, of `width` elements each
     float epsilon = 1e-5f;
+    NormKind kind = NormKind::rms;
   };
   struct Statistics {  // fp32 per head; null outside training, and without norms
     float *queries = nullptr, *keys = nullptr;

@@ -16,6 +16,7 @@ Layer::Layer(LayerForm form)
       attention_(std::move(form.attention)),
       mlp_(std::move(form.mlp)),
       post_norm_(form.post_norm),
+      norms_behind_(form.norms_behind),
       dropout_number_(form.dropout_number),
       first_norm_site_(form.first_norm_site),
       anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
@@ -51,6 +52,14 @@ void Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& sh
   if (part == norm_2) {
     kept.second_norm = norm_.statistics_in(layout, row_share(shape));
     kept.residual = layout.take(own_bytes(shape));
+    if (norms_behind_) {
+      kept.attention_norm = norm_.statistics_in(layout, row_share(shape));
+      kept.from_attention = layout.take(own_bytes(shape));
+    }
+  }
+  if (part == output && norms_behind_) {
+    kept.mlp_norm = norm_.statistics_in(layout, row_share(shape));
+    kept.from_mlp = layout.take(own_bytes(shape));
   }
   if (part == hidden) kept.mlp = layout.take<std::byte>(mlp_->kept_bytes(shape));
 }
@@ -69,6 +78,7 @@ Layer::Kept Layer::kept_in(const Call& call) const {
 Layer::Kept Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
   Kept kept{};
   kept.residual = layout.take(own_bytes(shape));
+  if (norms_behind_) kept.from_attention = kept.from_mlp = layout.take(own_bytes(shape));
   BumpAllocator first = layout.overlay();
   kept.attention = attention_.kept_in(first, shape);
   kept.mlp = layout.take<std::byte>(mlp_->kept_bytes(shape));
@@ -93,8 +103,11 @@ Layer::ForwardSpace Layer::forward_space(BumpAllocator& layout, const Shape& sha
   beside.cover(normed);
   space.attention.workspace = beside.take<std::byte>(attention_.forward_workspace(shape));
   space.mlp = mlp.take<std::byte>(mlp_->forward_bytes(shape));
+  BumpAllocator behind = layout.overlay();  // all the others are dead by then
+  if (norms_behind_) space.behind = behind.take(own_bytes(shape));
   layout.cover(beside);
   layout.cover(mlp);
+  layout.cover(behind);
   return space;
 }
 
@@ -112,7 +125,7 @@ Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& s
   BumpAllocator strips = layout.overlay(), mlp = layout.overlay();
   if (attends && whole) space.attention.d_qkv = strips.take(attention_.qkv_bytes(shape));
   if (mlps && whole) space.hidden = mlp.take<std::byte>(mlp_->backward_bytes(shape, MlpPart::hidden, half));
-  if (dropout_number_) {
+  if (dropout_number_ || norms_behind_) {
     // Gradients of norms' outputs and of attention's output have rows of their own, behind those they are made of.
     strips.cover(mlp), mlp.cover(strips);
     BumpAllocator rows = mlp.overlay();
@@ -130,6 +143,8 @@ Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& s
 void Layer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const {
   const auto of_mlp = [&](MlpPart of) { return layout.take<std::byte>(mlp_->backward_bytes(shape, of, Half::input)); };
   if (part == norm_1 || part == norm_2) layout.take(norm_.held_bytes());
+  if (part == norm_2 && norms_behind_) space.held_attention_norm = layout.take<float>(norm_.held_bytes());
+  if (part == output && norms_behind_) space.held_mlp_norm = layout.take<float>(norm_.held_bytes());
   if (part == projection) {
     space.held_projected = layout.take(room(shape)), space.projection = of_mlp(MlpPart::projection);
   }

@@ -11,6 +11,10 @@
 // backward, and brought together again, in front of the part that reads it (Call::again, Call::ports).
 // Attention, hidden and projection have products, whose weights' gradients may come later.
 //
+// A layer may have norms behind attention and the MLP, too, in front of the residual stream (Gemma 2). norm_2 begins
+// with the one, of what ranks have brought together, and keeps what that read and its statistics; output with the
+// other.
+//
 // What attention and the MLP make is added to what their norm read (pre-LN), or to what it made (post-LN, where a norm
 // stands behind each sum: a layer begins with the one behind the layer before it, or behind the embedding).
 #pragma once
@@ -48,19 +52,24 @@ class Layer final : public TransformerBlock {
     void* residual;                            // between attention and MLP
     Attention::Kept attention;
     std::byte* mlp;
+    // Read by norms behind: what attention and the MLP made, own rows.
+    void *from_attention, *from_mlp;
+    Norm::Statistics attention_norm, mlp_norm;
   };
   struct ForwardSpace {
     Attention::Forward attention;
     std::byte *mlp, *scratch;  // scratch: of the matrix products
     void* normed;              // R C, output of a norm, where that is no port
+    void* behind;              // own rows: output of the MLP's norm behind
   };
   struct BackwardSpace {
     Attention::Backward attention;
-    std::byte *hidden, *projection, *scratch;  // the MLP's; scratch: of products and norms
-    void *first_normed, *second_normed;        // R C each: outputs of norms, for products' weights
-    void* d_normed;                            // R C, gradient of a norm's output, where that is no port
-    void *of_attention, *of_mlp;               // R C, gradients behind dropout, where these are no ports
-    void *held_attended, *held_projected;      // … that the input half leaves for the weight half; else null
+    std::byte *hidden, *projection, *scratch;    // the MLP's; scratch: of products and norms
+    void *first_normed, *second_normed;          // R C each: outputs of norms, for products' weights
+    void* d_normed;                              // R C, gradient of a norm's output, where that is no port
+    void *of_attention, *of_mlp;                 // R C, gradients behind dropout, where these are no ports
+    void *held_attended, *held_projected;        // … that the input half leaves for the weight half; else null
+    float *held_attention_norm, *held_mlp_norm;  // gradients of norms behind, alike
   };
 
   std::vector<Linear> linears() const;
@@ -86,6 +95,13 @@ class Layer final : public TransformerBlock {
   void backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                     void* d_normed) const;
 
+  // Norms behind, for own rows: what lies in a port or inside the run is kept, and `y` its norm.
+  void norm_behind(const Call& call, size_t weight, const void* made, void* kept, void* y,
+                   const Norm::Statistics& statistics) const;
+  // The gradient of what such a norm read, where undrop() leaves that behind dropout.
+  const void* norm_behind_backward(const Call& call, size_t weight, const void* kept, const void* dy,
+                                   const Norm::Statistics& statistics, void* to, const BackwardSpace& space,
+                                   float* held) const;
   // The output of the first norm for own rows.
   void first_norm(const Call& call, void* y, const Norm::Statistics& statistics) const;
   // The output of a norm, for the gradients of what reads it: brought by a port; or made again in `space`, where the
@@ -104,6 +120,7 @@ class Layer final : public TransformerBlock {
   Attention attention_;
   std::unique_ptr<const Mlp> mlp_;
   bool post_norm_;
+  std::optional<LayerForm::NormsBehind> norms_behind_;
   std::optional<int64_t> dropout_number_;
   std::optional<uint32_t> first_norm_site_;
   Anatomy anatomy_;

@@ -24,6 +24,8 @@ void Layer::backward_weights(const Call& call, const BackwardSpace& space) const
   const Parts parts = call.parts;
   if (parts.has(norm_1)) norm_.write_held(call, first_norm_weight_, held_of(call, norm_1));
   if (parts.has(norm_2)) norm_.write_held(call, second_norm_weight_, held_of(call, norm_2));
+  if (parts.has(norm_2) && norms_behind_) norm_.write_held(call, norms_behind_->attention, space.held_attention_norm);
+  if (parts.has(output) && norms_behind_) norm_.write_held(call, norms_behind_->mlp, space.held_mlp_norm);
   if (parts.has(projection)) backward_mlp(call, {}, space, call.d_port_or(projected, space.held_projected), nullptr);
   if (parts.has(attention)) backward_attention(call, {}, space, call.d_port_or(attended, space.held_attended), nullptr);
 }
@@ -38,7 +40,11 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
     return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : held;
   };
 
-  if (parts.has(output)) {
+  if (parts.has(output) && norms_behind_) {
+    void* const to = place(projected, space.held_projected);
+    d_projected = norm_behind_backward(call, norms_behind_->mlp, kept.from_mlp, call.d_output, kept.mlp_norm,
+                                       to != nullptr ? to : space.of_mlp, space, space.held_mlp_norm);
+  } else if (parts.has(output)) {
     const Dropout after_mlp = dropped(call, DropoutSite::mlp_output);
     d_projected = undrop(call, after_mlp, call.d_output, place(projected, space.held_projected), space.of_mlp);
   }
@@ -49,8 +55,15 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
     if (post_norm_) add_stream(call, call.d_output, d_normed);
     norm_.backward(call, second_norm_weight_, own.count, kept.residual, d_normed, kept.second_norm,
                    post_norm_ ? nullptr : call.d_output, call.d_input, space.scratch, held_of(call, norm_2));
-    const Dropout after_attention = dropped(call, DropoutSite::attention_output);
-    d_attended = undrop(call, after_attention, call.d_input, place(attended, space.held_attended), space.of_attention);
+    void* const to = place(attended, space.held_attended);
+    if (norms_behind_) {
+      d_attended =
+          norm_behind_backward(call, norms_behind_->attention, kept.from_attention, call.d_input, kept.attention_norm,
+                               to != nullptr ? to : space.of_attention, space, space.held_attention_norm);
+    } else {
+      const Dropout after_attention = dropped(call, DropoutSite::attention_output);
+      d_attended = undrop(call, after_attention, call.d_input, to, space.of_attention);
+    }
   }
   if (parts.has(attention)) backward_attention(call, kept, space, d_attended, d_normed_1);
   if (parts.has(norm_1)) {
@@ -63,6 +76,13 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
     norm_.backward(call, first_norm_weight_, own.count, call.input, d_normed, kept.first_norm,
                    post_norm_ ? nullptr : call.d_input, call.d_input, space.scratch, held_of(call, norm_1));
   }
+}
+
+const void* Layer::norm_behind_backward(const Call& call, size_t weight, const void* kept, const void* dy,
+                                        const Norm::Statistics& statistics, void* to, const BackwardSpace& space,
+                                        float* held) const {
+  norm_.backward(call, weight, own_rows(call).count, kept, dy, statistics, nullptr, to, space.scratch, held);
+  return to;
 }
 
 void Layer::backward(const Call& call) const {

@@ -20,7 +20,11 @@ struct LayerForm {
   size_t first_norm_weight = 0, second_norm_weight = 0;  // among params
   Attention attention = {};
   std::unique_ptr<const Mlp> mlp = {};
-  bool post_norm = false;                        // see Layer
+  bool post_norm = false;  // see Layer
+  struct NormsBehind {
+    size_t attention = 0, mlp = 0;  // their weights among params
+  };
+  std::optional<NormsBehind> norms_behind = {};  // see Layer; not with post_norm or dropout
   std::optional<int64_t> dropout_number = {};    // of the layer among those with dropout; nothing: it never has any
   std::optional<uint32_t> first_norm_site = {};  // of dropout behind the first norm; nothing: there is none
 

@@ -1,3 +1,4 @@
+#include "core/device.h"
 #include "models/common/layer.h"
 
 namespace zrt::models {
@@ -14,6 +15,15 @@ void Layer::first_norm(const Call& call, void* y, const Norm::Statistics& statis
   }
 }
 
+void Layer::norm_behind(const Call& call, size_t weight, const void* made, void* kept, void* y,
+                        const Norm::Statistics& statistics) const {
+  const int64_t rows = own_rows(call).count;
+  if (call.shape.mode == Mode::train && made != kept) {
+    core::copy_bytes(kept, made, static_cast<uint64_t>(rows) * row_bytes(call.shape));
+  }
+  norm_.forward(call, weight, rows, made, y, statistics);
+}
+
 void Layer::forward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
@@ -26,7 +36,8 @@ void Layer::forward(const Call& call) const {
   // Outside training the residual stream crosses calls where ranks exchange what is between them.
   if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
   void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
-  void *from_attention = call.port_or(attended, kept.residual), *from_mlp = call.port_or(projected, call.output);
+  void* from_attention = call.port_or(attended, norms_behind_ ? kept.from_attention : kept.residual);
+  void* from_mlp = call.port_or(projected, norms_behind_ ? kept.from_mlp : call.output);
   // A product can add where what it adds to stays in the run.
   const bool add_input = products_add(shape) && from_attention == kept.residual;
   const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
@@ -56,6 +67,11 @@ void Layer::forward(const Call& call) const {
     void* normed = own_place(call, second);
     if (call.finds(norm_2)) {
       norm_.forward(call, second_norm_weight_, own.count, kept.residual, normed, {});
+    } else if (norms_behind_) {
+      norm_behind(call, norms_behind_->attention, own_place(call, from_attention), kept.from_attention, kept.residual,
+                  kept.attention_norm);
+      norm_.forward_of_sum(call, second_norm_weight_, own.count, call.input, kept.residual, {}, 0, kept.residual,
+                           normed, kept.second_norm);
     } else if (add_input) {
       norm_.forward(call, second_norm_weight_, own.count, kept.residual, normed, kept.second_norm);
     } else {
@@ -66,7 +82,13 @@ void Layer::forward(const Call& call) const {
   }
   if (parts.has(hidden)) mlp_->expand(call, mlp, second);
   if (parts.has(projection)) mlp_->project(call, mlp, from_mlp, add_residual_stream ? second_base() : nullptr);
-  if (parts.has(output) && !add_residual_stream) {
+  if (parts.has(output) && norms_behind_) {
+    // Where the part runs again for what it keeps nobody wants its output.
+    void* const normed = call.output != nullptr ? call.output : space.behind;
+    norm_behind(call, norms_behind_->mlp, own_place(call, from_mlp), kept.from_mlp, normed, kept.mlp_norm);
+    if (call.output == nullptr) return;
+    add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, own_elements(call));
+  } else if (parts.has(output) && !add_residual_stream) {
     const void* base = second_base();
     add_residual(shape.type, base, own_place(call, from_mlp), dropped(call, DropoutSite::mlp_output),
                  first_element(call), call.output, own_elements(call));

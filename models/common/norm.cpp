@@ -14,7 +14,8 @@ Norm::Statistics Norm::statistics_in(BumpAllocator& layout, int64_t rows) const 
 }
 
 void Norm::add_params(std::vector<Param>& params, const std::string& name, bool summed) const {
-  params.push_back({name + ".weight", {width}, Init::ones, 0, {}, summed});
+  const Init init = kind == NormKind::rms_from_one ? Init::zeros : Init::ones;
+  params.push_back({name + ".weight", {width}, init, 0, {}, summed});
   if (kind == NormKind::layer) params.push_back({name + ".bias", {width}, Init::zeros, 0, {}, summed});
 }
 

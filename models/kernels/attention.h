@@ -21,6 +21,8 @@ struct AttentionShape {
   // Dropout and pattern count the heads so, and are the same for a head wherever it is.
   int64_t all_heads = 0, first_head = 0;
   AttentionPattern pattern = {};
+  double scale_width = 0;  // scores are divided by its root; 0: by that of `width`
+  float cap = 0;           // scores become cap · tanh(score / cap); 0: they stay
   int64_t C() const { return heads * width; }
   int64_t group() const { return heads / kv_heads; }  // heads of queries to one of keys and values
   int64_t kv() const { return kv_heads * width; }
@@ -29,7 +31,10 @@ struct AttentionShape {
     const auto all = static_cast<uint64_t>(all_heads == 0 ? heads : all_heads);
     return (sample * all + static_cast<uint64_t>(first_head + head)) * static_cast<uint64_t>(T);
   }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }  // of scores
+  float scale() const {  // of scores
+    return scale_width == 0 ? 1.0f / std::sqrt(static_cast<float>(width))
+                            : static_cast<float>(1 / std::sqrt(scale_width));
+  }
 };
 
 // On the CPU both depend on core::threads(): every thread works on a head of its own, in backward on those that share

@@ -7,6 +7,15 @@
 
 namespace zrt::models {
 
+AttentionPattern AttentionPattern::of_window(int64_t positions, int64_t T) {
+  AttentionPattern pattern;
+  if (positions >= T) return pattern;
+  pattern.kind = Kind::sliding, pattern.global = 0, pattern.window = static_cast<int>(positions);
+  // Blocks before a query's own that the first of its positions may see.
+  pattern.local = 2 * ((pattern.window + pattern.block - 2) / pattern.block);
+  return pattern;
+}
+
 int64_t AttentionPattern::kept(int64_t T, int64_t head) const {
   const int n = blocks(T);
   const HeadPattern pattern = of(head, n);

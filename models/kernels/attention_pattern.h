@@ -7,6 +7,8 @@
 // block 7 - (h mod 8).
 // sliding (Beltagy et al., "Longformer", 2020): a query attends to `local` / 2 blocks before its own, to its own, to as
 // many behind where attention is not causal, and to the first `global` blocks of the sequence.
+// A window (Mistral, Gemma) is a sliding pattern without global blocks that is cut to the position: of the blocks that
+// it keeps a query sees the last `window` positions up to its own.
 #pragma once
 #include <cstdint>
 
@@ -37,9 +39,17 @@ struct AttentionPattern {
   int local = 4;    // blocks
   int global = 1;   // blocks
   int choices = 1;  // of global blocks; at most local / global, and 1 of sliding
+  int window = 0;   // positions, of a causal sliding pattern; 0: whole blocks
+
+  // The pattern of so many positions, the query's own among them; of all T where these are not more.
+  static AttentionPattern of_window(int64_t positions, int64_t T);
 
   bool operator==(const AttentionPattern&) const = default;
   ZRT_HD bool sparse() const { return kind != Kind::dense; }
+  // The first position that a query of a window sees.
+  ZRT_HD int first_key(int query) const { return window == 0 || query < window ? 0 : query + 1 - window; }
+  // The most keys that a query of T positions sees.
+  int64_t most_keys(int64_t T) const { return window > 0 && window < T ? window : T; }
   ZRT_HD int blocks(int64_t T) const { return static_cast<int>((T + block - 1) / block); }
   ZRT_HD HeadPattern of(int64_t head, int blocks) const;
 
@@ -81,8 +91,9 @@ struct HeadPattern {
 };
 
 ZRT_HD inline HeadPattern AttentionPattern::of(int64_t head, int blocks) const {
-  HeadPattern p{kind, causal, horizontal, local, global, 0, 0, -1, ShortDivision::by(local)};
+  HeadPattern p{kind, causal, horizontal, local, global, 0, 0, -1, {}};
   if (kind != Kind::fixed) return p;
+  p.by_local = ShortDivision::by(local);
   p.whole = p.by_local.of(blocks) * local;
   p.begin = local - (1 + static_cast<int>(static_cast<uint32_t>(head) % static_cast<uint32_t>(choices))) * global;
   if (p.whole < blocks) p.last = blocks - global < p.whole + p.begin ? blocks - global : p.whole + p.begin;

@@ -36,7 +36,12 @@ struct GradTarget {
 
 // layer: y = gamma · (x - mean) / sqrt(variance + epsilon) + beta over rows of width C (Ba et al., 2016).
 // rms: y = gamma · x / sqrt(mean of x² + epsilon) (Zhang and Sennrich, 2019); beta, mean and dbeta are not used.
-enum class NormKind : uint8_t { layer, rms };
+// rms_from_one: the same with 1 + gamma in place of gamma, which so decays to a norm that scales nothing.
+enum class NormKind : uint8_t { layer, rms, rms_from_one };
+// Added to gamma.
+constexpr float gamma_base(NormKind kind) {
+  return kind == NormKind::rms_from_one ? 1.0f : 0.0f;
+}
 
 // Rows of C elements, one behind the other; or groups of them that begin `stride` elements apart, as the heads of a
 // token do in a row of queries, keys and values.
@@ -82,6 +87,9 @@ ZRT_KERNEL(gelu_erf_backward, void(DType type, const void* x, void* d, void* y, 
 ZRT_KERNEL(swiglu, void(DType type, const void* gate, const void* up, void* y, int64_t n));
 // d, the gradient of y, becomes that of gate; d_up is written.
 ZRT_KERNEL(swiglu_backward, void(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n));
+// The same with gelu (the tanh approximation) in place of silu.
+ZRT_KERNEL(geglu, void(DType type, const void* gate, const void* up, void* y, int64_t n));
+ZRT_KERNEL(geglu_backward, void(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n));
 
 // Rotary positions (Su et al., "RoFormer", 2021), in place: in each row of x (rows, stride) the first `heads` vectors
 // of `width` elements are turned by the row's position, which is (row mod T) + `position`; element i of a vector's
@@ -136,9 +144,10 @@ ZRT_KERNEL(add_rows, void(DType type, const void* table, const int32_t* numbers,
 
 // losses[r] = cross entropy of logits (rows, V), whose rows are `stride` elements apart, with targets[r], in nats. With
 // a gradient_scale other than 0 the logits become gradient_scale · (softmax - one_hot). A row with a negative target
-// has loss and gradient zero.
+// has loss and gradient zero. Where the logits went through soft_cap() (scaling.h) `cap` is its cap, else 0: the
+// gradient is that of what went in.
 ZRT_KERNEL(cross_entropy, void(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V,
-                               int64_t stride, float gradient_scale, double* losses));
+                               int64_t stride, float cap, float gradient_scale, double* losses));
 // The same where the vocabulary is cut among ranks: logits (rows, `columns` of rows `stride` apart) holds those of
 // tokens first_token … first_token + V - 1 and then padding; V may be 0. logit_parts() writes parts (rows), which ranks
 // exchange; cross_entropy_part() takes `parts` (ranks, rows), the same on every rank, and adds them up in the order of
@@ -149,7 +158,7 @@ ZRT_KERNEL(logit_parts, void(DType type, const void* logits, const int32_t* targ
                              int64_t V, int64_t stride, LogitPart* parts));
 ZRT_KERNEL(cross_entropy_part, void(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows,
                                     int64_t V, int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks,
-                                    float gradient_scale, double* losses));
+                                    float cap, float gradient_scale, double* losses));
 // *sum = the sum of the rows' losses, in an order that depends on `rows` alone.
 ZRT_KERNEL(sum_losses, void(const double* losses, int64_t rows, double* sum));
 

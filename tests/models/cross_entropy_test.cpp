@@ -27,7 +27,7 @@ TEST_CASE("cross entropy over vocabularies of every size matches fp64 and repeat
   for (const float scale : {1.0f, 1.0f, 0.0f}) {
     KernelBuffer gradient = logits;
     Visible<double> got(2, -1), sum(1, -1);
-    cross_entropy(type, gradient.data(), targets.data(), rows, V, V, scale, got.data());
+    cross_entropy(type, gradient.data(), targets.data(), rows, V, V, 0, scale, got.data());
     sum_losses(got.data(), 2, sum.data());
     settle();
     CHECK(sum[0] == got[0] + got[1]);
@@ -83,9 +83,9 @@ TEST_CASE("cross entropy and its gradient match fp64") {
   }
   Visible<double> only(index(rows)), got(index(rows));
   const KernelBuffer before = logits;
-  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0, only.data());
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0, 0, only.data());
   CHECK(logits == before);
-  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, gradient, got.data());
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0, gradient, got.data());
   settle();
   CHECK(only == got);
   for (size_t r = 0; r < losses.size(); ++r) CHECK(std::abs(got[r] - losses[r]) < 1e-6 * (1 + losses[r]));
@@ -108,10 +108,10 @@ TEST_CASE("a row's loss and gradient do not depend on the rows beside it") {
   for (int64_t r = 0; r < rows; ++r)
     targets[index(r)] = static_cast<int32_t>(r % 11 == 3 || r > rows - 17 ? -1 : 61 * r % V);
   Visible<double> losses(index(rows), 7), of_one(index(rows), 7);
-  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0.5f, losses.data());
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0, 0.5f, losses.data());
   auto* at = static_cast<std::byte*>(alone.data());
   for (int64_t r = 0; r < rows; ++r) {
-    cross_entropy(type, at, targets.data() + r, 1, V, stride, 0.5f, of_one.data() + r);
+    cross_entropy(type, at, targets.data() + r, 1, V, stride, 0, 0.5f, of_one.data() + r);
     at += index(stride) * zrt::core::dtype_size(type);
   }
   settle();
@@ -125,12 +125,12 @@ TEST_CASE("rows without a target have neither loss nor gradient") {
   const KernelBuffer before = logits;
   const Visible<int32_t> targets{4, -1, 5};
   Visible<double> losses(3, 7);
-  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 0, losses.data());
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 0, 0, losses.data());
   settle();
   CHECK(losses[1] == 0);
   CHECK(losses[0] > 0);
   CHECK(logits == before);
-  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 1, losses.data());
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 0, 1, losses.data());
   settle();
   CHECK(losses[1] == 0);
   for (int64_t i = 70; i < 140; ++i) CHECK(logits.at(i) == 0);

@@ -333,15 +333,22 @@ TEST_CASE("kernels of AVX-512 give the bits of those of AVX2", "[cpu]") {
     const KernelBuffer gamma = KernelBuffer::random(DType::f32, n);
     const float* g = static_cast<const float*>(gamma.data());
     KernelBuffer y(DType::f32, n), y2(DType::f32, n);
-    base.f32.layernorm.forward(dp.floats(), g, g, y.floats(), nullptr, nullptr, 1e-5f, 1, n);
-    wide.f32.layernorm.forward(dp.floats(), g, g, y2.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    base.f32.layernorm.forward(dp.floats(), g, g, y.floats(), nullptr, nullptr, 1e-5f, 0, 1, n);
+    wide.f32.layernorm.forward(dp.floats(), g, g, y2.floats(), nullptr, nullptr, 1e-5f, 0, 1, n);
     CHECK(y == y2);
-    base.f32.rmsnorm.forward(dp.floats(), g, nullptr, y.floats(), nullptr, nullptr, 1e-5f, 1, n);
-    wide.f32.rmsnorm.forward(dp.floats(), g, nullptr, y2.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    base.f32.rmsnorm.forward(dp.floats(), g, nullptr, y.floats(), nullptr, nullptr, 1e-5f, 0, 1, n);
+    wide.f32.rmsnorm.forward(dp.floats(), g, nullptr, y2.floats(), nullptr, nullptr, 1e-5f, 0, 1, n);
     CHECK(y == y2);
     base.f32.swiglu_backward(dp.floats(), g, y.floats(), s.floats(), n);
     wide.f32.swiglu_backward(dp.floats(), g, y2.floats(), s2.floats(), n);
     CHECK(y == y2);
+    CHECK(s == s2);
+    base.f32.geglu_backward(dp.floats(), g, y.floats(), s.floats(), n);
+    wide.f32.geglu_backward(dp.floats(), g, y2.floats(), s2.floats(), n);
+    CHECK(y == y2);
+    CHECK(s == s2);
+    base.f32.soft_cap(s.floats(), 0.7f, n);
+    wide.f32.soft_cap(s2.floats(), 0.7f, n);
     CHECK(s == s2);
     base.f32.rotate(y.floats(), g, dp.floats(), n / 2, n / 2);
     wide.f32.rotate(y2.floats(), g, dp.floats(), n / 2, n / 2);
@@ -356,7 +363,7 @@ TEST_CASE("kernels of AVX-512 give the bits of those of AVX2", "[cpu]") {
     base.dropout_mask({9, 8, 7, 0.3f}, 13, y.floats(), n);
     wide.dropout_mask({9, 8, 7, 0.3f}, 13, y2.floats(), n);
     CHECK(y == y2);
-    CHECK(base.f32.cross_entropy(y.floats(), n, 5, 0.5f) == wide.f32.cross_entropy(y2.floats(), n, 5, 0.5f));
+    CHECK(base.f32.cross_entropy(y.floats(), n, 5, 0, 0.5f) == wide.f32.cross_entropy(y2.floats(), n, 5, 0, 0.5f));
     CHECK(y == y2);
   }
 }

@@ -52,8 +52,9 @@ Results run(const Inputs& in, int64_t shift) {
 void check(const Inputs& in, const Results& got) {
   const int64_t C = in.C;
   const bool layer = in.kind == NormKind::layer;
-  const Doubles x = doubles(in.x), gamma = doubles(in.gamma), beta = doubles(in.beta), dy = doubles(in.dy),
-                add = doubles(in.add);
+  Doubles gamma = doubles(in.gamma);
+  for (double& gain : gamma) gain += in.kind == NormKind::rms_from_one ? 1 : 0;
+  const Doubles x = doubles(in.x), beta = doubles(in.beta), dy = doubles(in.dy), add = doubles(in.add);
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
   Doubles y, dx, dgamma(static_cast<size_t>(C)), dbeta(static_cast<size_t>(C));
   for (int64_t r = 0; r < in.rows; ++r) {
@@ -82,7 +83,7 @@ void check(const Inputs& in, const Results& got) {
 }  // namespace
 
 TEST_CASE("norms of short and long rows match fp64, with the same bits on every run and at every address") {
-  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms);
+  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms, NormKind::rms_from_one);
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const auto [rows, C] = GENERATE(std::pair(9, 768), std::pair(3, 1600), std::pair(5, 3200), std::pair(3, 4100),
                                   std::pair(2, 8192), std::pair(37, 8200), std::pair(2, 9001));
@@ -94,7 +95,7 @@ TEST_CASE("norms of short and long rows match fp64, with the same bits on every 
 }
 
 TEST_CASE("norms of the heads of each token are those of the same rows one behind the other, and touch nothing else") {
-  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms);
+  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms, NormKind::rms_from_one);
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const auto [width, stride] = GENERATE(std::pair(20, 97), std::pair(128, 640), std::pair(9001, 27010));
   const int64_t C = width, heads = 3, tokens = 5, rows = heads * tokens;
@@ -156,7 +157,7 @@ TEST_CASE("gradients of gamma and beta over many rows match fp64") {
 }
 
 TEST_CASE("a residual sum with its norm gives the bits of the two one after the other") {
-  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms);
+  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms, NormKind::rms_from_one);
   const bool layer = kind == NormKind::layer;
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const Dropout dropout{{11, 5, 2}, GENERATE(0.0f, 0.2f)};

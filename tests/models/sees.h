@@ -11,6 +11,7 @@ namespace zrt::test {
 inline bool sees(const models::AttentionPattern& p, int64_t T, int64_t head, int64_t query, int64_t key) {
   if (p.causal && key > query) return false;
   if (!p.sparse()) return true;
+  if (p.window > 0) return query - key < p.window;
   const int64_t blocks = (T + p.block - 1) / p.block, q = query / p.block, k = key / p.block;
   if (p.kind == models::AttentionPattern::Kind::sliding) {
     const int64_t apart = q > k ? q - k : k - q;

@@ -65,7 +65,7 @@ Result run(DType type, const KernelBuffer& logits, const Visible<int32_t>& targe
   for (int64_t rank = 0; rank < cut.ranks; ++rank) {
     Visible<double> losses(index(cut.rows), -1);
     cross_entropy_part(type, result.gradients[index(rank)].data(), targets.data(), cut.first(rank), cut.rows,
-                       cut.own(rank), cut.columns, cut.stride(), parts.data(), cut.ranks, scale, losses.data());
+                       cut.own(rank), cut.columns, cut.stride(), parts.data(), cut.ranks, 0, scale, losses.data());
     settle();
     result.losses.emplace_back(losses.begin(), losses.end());
   }
@@ -154,7 +154,7 @@ TEST_CASE("one rank's part of a vocabulary gives the bits of the whole") {
   const Visible<int32_t> targets{0, -1, static_cast<int32_t>(V / 2), static_cast<int32_t>(V - 1)};
   KernelBuffer whole = cut_among_ranks(type, logits, cut)[0];
   Visible<double> losses(index(cut.rows), -1);
-  cross_entropy(type, whole.data(), targets.data(), cut.rows, V, cut.stride(), 0.5f, losses.data());
+  cross_entropy(type, whole.data(), targets.data(), cut.rows, V, cut.stride(), 0, 0.5f, losses.data());
   settle();
   for (int64_t row = 0; row < cut.rows; ++row) {
     for (int64_t i = V; i < cut.columns; ++i) whole.set(row * cut.stride() + i, 0);
@@ -214,7 +214,7 @@ TEST_CASE("a processor's kernels of parts give the same bits with every instruct
       KernelBuffer& x = gradients.emplace_back(logits);
       parts.push_back(
           {kernels->f32.logit_part(x.floats(), n / 2, 5), kernels->f32.logit_part(x.floats() + n / 2, n - n / 2, -1)});
-      losses.push_back(kernels->f32.cross_entropy_part(x.floats(), n / 2, 5, parts.back().data(), 2, 1, 0.5f));
+      losses.push_back(kernels->f32.cross_entropy_part(x.floats(), n / 2, 5, parts.back().data(), 2, 1, 0, 0.5f));
     }
     for (const size_t i : {0, 1}) {
       CHECK(parts[0][i].max == parts[1][i].max);

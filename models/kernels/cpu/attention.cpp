@@ -28,6 +28,7 @@ struct Strips {
   void *keys, *values;             // of a tile, one behind the other, where they do not lie so
   float *tile_keys, *tile_values;  // … and their gradients
   float *d_keys, *d_values;        // (T, width)
+  float* tanh;                     // of a row of scores that are capped
 };
 
 Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const AttentionPlans& plans, bool backward) {
@@ -50,6 +51,7 @@ Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const Atte
     strips.tile_keys = layout.take<float>(gathered * 4), strips.tile_values = layout.take<float>(gathered * 4);
     strips.d_keys = layout.take<float>(static_cast<uint64_t>(s.T * s.width) * 4);
     strips.d_values = layout.take<float>(static_cast<uint64_t>(s.T * s.width) * 4);
+    strips.tanh = layout.take<float>(s.cap > 0 ? static_cast<uint64_t>(s.pattern.most_keys(s.T)) * 4 : 0);
   }
   return strips;
 }
@@ -97,6 +99,19 @@ const float* row_mask(const AttentionShape& s, const AttentionTile& tile, const 
     to += count, left -= count;
   }
   return mask;
+}
+
+// Row i of a tile's scores: from the first key that its query sees, with zeros in front of it.
+struct ScoreRow {
+  int64_t at, valid, count;  // its first key in the strip; keys that it sees; up to the row's end
+  const float* mask;
+};
+template <class E>
+ScoreRow score_row(const AttentionShape& s, const AttentionTile& tile, int64_t i, E* p, const float* mask) {
+  const int64_t query = tile.begin + i, passed = tile.passed(query, s.pattern);
+  std::fill_n(p + i * tile.keys, passed, E{});
+  return {i * tile.keys + passed, tile.seen(query, s.pattern.causal) - passed, tile.keys - passed,
+          mask == nullptr ? nullptr : mask + passed};
 }
 
 // Rows of the tile's keys or values: where they lie, or, where that is not one behind the other, copies of them.
@@ -148,8 +163,12 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
           const int64_t query = tile.begin + i;
           const float* mask =
               row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-          const float sum = typed_kernels<E>().softmax(strips.scores + i * tile.keys, p + i * tile.keys,
-                                                       tile.seen(query, s.pattern.causal), tile.keys, s.scale(), mask);
+          const ScoreRow r = score_row(s, tile, i, p, mask);
+          float* const scores = strips.scores + r.at;
+          const float sum =
+              s.cap > 0
+                  ? typed_kernels<E>().capped_softmax(scores, p + r.at, r.valid, r.count, s.scale(), s.cap, r.mask)
+                  : typed_kernels<E>().softmax(scores, p + r.at, r.valid, r.count, s.scale(), r.mask);
           if (lse != nullptr) lse[(b * s.heads + h) * T + query] = sum;
         }
         tile.context->run(p, rows_of(tile, v, row, s.width, strips.values), to + tile.begin * C, nullptr,
@@ -184,12 +203,20 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void*, c
           tile.scores->run(q + tile.begin * row, keys, strips.scores, nullptr, strips.scratch);
           tile.d_probabilities->run(d_o + tile.begin * C, values, strips.d_scores, nullptr, strips.scratch);
           for (int64_t i = 0; i < tile.rows; ++i) {
-            const int64_t query = tile.begin + i, at = i * tile.keys;
+            const int64_t query = tile.begin + i;
             const float* mask =
                 row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-            typed_kernels<E>().softmax_backward(strips.scores + at, strips.d_scores + at, p + at, ds + at,
-                                                tile.seen(query, s.pattern.causal), tile.keys, s.scale(),
-                                                lse[(b * s.heads + h) * T + query], mask);
+            const ScoreRow r = score_row(s, tile, i, p, mask);
+            std::fill_n(ds + i * tile.keys, r.at - i * tile.keys, E{});
+            float *const scores = strips.scores + r.at, *const d_scores = strips.d_scores + r.at;
+            const float sum = lse[(b * s.heads + h) * T + query];
+            if (s.cap > 0) {
+              typed_kernels<E>().capped_softmax_backward(scores, d_scores, p + r.at, ds + r.at, r.valid, r.count,
+                                                         s.scale(), s.cap, sum, r.mask, strips.tanh);
+            } else {
+              typed_kernels<E>().softmax_backward(scores, d_scores, p + r.at, ds + r.at, r.valid, r.count, s.scale(),
+                                                  sum, r.mask);
+            }
           }
           const bool first = tile.first_keys != nullptr && h == shared * s.group();
           const Gemm &d_values = *(first ? tile.first_values : tile.d_values),

@@ -21,9 +21,10 @@ struct DecodeSpace {
 };
 
 DecodeSpace lay_out_decode(BumpAllocator& layout, const AttentionShape& s) {
-  const uint64_t gathered = s.pattern.sparse() ? static_cast<uint64_t>(s.T * s.width) * core::dtype_size(s.type) : 0;
+  const bool gathers = s.pattern.sparse() && s.pattern.window == 0;  // a window lies in one run
+  const uint64_t gathered = gathers ? static_cast<uint64_t>(s.T * s.width) * core::dtype_size(s.type) : 0;
   DecodeSpace space{};
-  space.scores = layout.take<float>(static_cast<uint64_t>(s.T) * 4);
+  space.scores = layout.take<float>(static_cast<uint64_t>(s.pattern.most_keys(s.T)) * 4);
   space.keys = layout.take(gathered), space.values = layout.take(gathered);
   return space;
 }
@@ -80,11 +81,13 @@ void attention_decode(const AttentionShape& s, const void* qkv, void* out, int64
           std::copy(v, v + W, head_values + position * W);
           for (int64_t h = shared * s.group(); h < (shared + 1) * s.group(); ++h) {
             E* to = static_cast<E*>(out) + b * C + h * W;
-            const bool sparse = s.pattern.sparse();
-            const int64_t n = sparse ? gather_kept(s, h, position, head_keys, head_values, space) : position + 1;
-            typed_kernels<E>().attend(row + h * W, sparse ? static_cast<const E*>(space.keys) : head_keys,
-                                      sparse ? static_cast<const E*>(space.values) : head_values, n, W, s.scale(),
-                                      space.scores, to);
+            const bool gathers = s.pattern.sparse() && s.pattern.window == 0;
+            const int64_t first = s.pattern.first_key(static_cast<int>(position));
+            const int64_t n =
+                gathers ? gather_kept(s, h, position, head_keys, head_values, space) : position + 1 - first;
+            typed_kernels<E>().attend(row + h * W, gathers ? static_cast<const E*>(space.keys) : head_keys + first * W,
+                                      gathers ? static_cast<const E*>(space.values) : head_values + first * W, n, W,
+                                      s.scale(), s.cap, space.scores, to);
           }
         }
       }

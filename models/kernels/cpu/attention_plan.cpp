@@ -76,6 +76,20 @@ std::vector<AttentionTile> sparse_tiles(const AttentionShape& s, int head) {
   return tiles;
 }
 
+// Keys from the first that the tile's first query sees: one run, of which the later queries see less.
+std::vector<AttentionTile> window_tiles(const AttentionShape& s) {
+  std::vector<AttentionTile> tiles;
+  for (int64_t begin = 0; begin < s.T; begin += query_tile) {
+    AttentionTile tile;
+    tile.begin = begin, tile.rows = std::min(query_tile, s.T - begin);
+    const int64_t first = s.pattern.first_key(static_cast<int>(begin));
+    tile.keys = begin + tile.rows - first;
+    tile.runs = {{first, tile.keys}};
+    tiles.push_back(std::move(tile));
+  }
+  return tiles;
+}
+
 std::vector<AttentionTile> dense_tiles(const AttentionShape& s) {
   std::vector<AttentionTile> tiles;
   for (int64_t begin = 0; begin < s.T; begin += query_tile) {
@@ -91,7 +105,7 @@ std::vector<AttentionTile> dense_tiles(const AttentionShape& s) {
 AttentionPlan make_plan(const AttentionShape& s, int head, bool backward) {
   const OneThread one;
   AttentionPlan plan;
-  plan.tiles = s.pattern.sparse() ? sparse_tiles(s, head) : dense_tiles(s);
+  plan.tiles = s.pattern.window > 0 ? window_tiles(s) : s.pattern.sparse() ? sparse_tiles(s, head) : dense_tiles(s);
   const int64_t C = s.C(), W = s.width, row = s.row();
   const DType type = s.type, f32 = DType::f32;
   const auto product = [&](int64_t M, int64_t N, int64_t K, bool ta, bool tb, int64_t lda, int64_t ldb, int64_t ldc,

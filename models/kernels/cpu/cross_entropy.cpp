@@ -17,7 +17,7 @@ int64_t own_target(int32_t target, int64_t first_token, int64_t V) {
 
 }  // namespace
 
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride, float cap,
                    float gradient_scale, double* losses) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
@@ -29,7 +29,7 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
           if (gradient_scale != 0) std::fill(row_logits, row_logits + V, T{});
           continue;
         }
-        losses[row] = typed_kernels<T>().cross_entropy(row_logits, V, targets[row], gradient_scale);
+        losses[row] = typed_kernels<T>().cross_entropy(row_logits, V, targets[row], cap, gradient_scale);
       }
     });
   });
@@ -51,8 +51,8 @@ void logit_parts(DType type, const void* logits, const int32_t* targets, int64_t
 }
 
 void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
-                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float gradient_scale,
-                        double* losses) {
+                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float cap,
+                        float gradient_scale, double* losses) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
@@ -61,7 +61,7 @@ void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_
         const bool counts = targets[row] >= 0;
         losses[row] =
             counts ? typed_kernels<T>().cross_entropy_part(row_logits, V, own_target(targets[row], first_token, V),
-                                                           parts + row, ranks, rows, gradient_scale)
+                                                           parts + row, ranks, rows, cap, gradient_scale)
                    : 0;
         if (gradient_scale != 0) std::fill(row_logits + (counts ? V : 0), row_logits + columns, T{});
       }

@@ -52,7 +52,8 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
       for_adjacent(rows, begin, end, [&](int64_t row, int64_t count) {
         norm_kernels<T>(kind).forward(static_cast<const T*>(x) + rows.at(row), static_cast<const T*>(gamma),
                                       static_cast<const T*>(beta), static_cast<T*>(y) + rows.at(row),
-                                      mean ? mean + row : nullptr, rstd ? rstd + row : nullptr, epsilon, count, rows.C);
+                                      mean ? mean + row : nullptr, rstd ? rstd + row : nullptr, epsilon,
+                                      gamma_base(kind), count, rows.C);
       });
     });
   });
@@ -88,8 +89,8 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
         const int64_t at = rows.at(row);
         norm_kernels<T>(kind).dx(static_cast<const T*>(x) + at, static_cast<const T*>(gamma),
                                  static_cast<const T*>(dy) + at, mean ? mean + row : nullptr, rstd + row,
-                                 add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, count,
-                                 rows.C);
+                                 add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at,
+                                 gamma_base(kind), count, rows.C);
       });
     });
   });
@@ -174,6 +175,26 @@ void swiglu_backward(DType type, const void* gate, const void* up, void* d, void
     core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
       typed_kernels<T>().swiglu_backward(static_cast<const T*>(gate) + begin, static_cast<const T*>(up) + begin,
                                          static_cast<T*>(d) + begin, static_cast<T*>(d_up) + begin, end - begin);
+    });
+  });
+}
+
+void geglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().geglu(static_cast<const T*>(gate) + begin, static_cast<const T*>(up) + begin,
+                               static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void geglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().geglu_backward(static_cast<const T*>(gate) + begin, static_cast<const T*>(up) + begin,
+                                        static_cast<T*>(d) + begin, static_cast<T*>(d_up) + begin, end - begin);
     });
   });
 }

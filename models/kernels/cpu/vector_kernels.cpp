@@ -19,8 +19,9 @@ constexpr NormKernels<T> norms = {norm<T, centred>, norm_dx<T, centred>, norm_dw
 #define ZRT_TYPED(T) \
   { \
     norms<T, true>, norms<T, false>, column_sums<T>, gelu<T>, gelu_backward<T>, gelu_erf<T>, gelu_erf_backward<T>, \
-        swiglu<T>, swiglu_backward<T>, rotate<T>, add<T>, add_then_mask<T>, multiply<T>, accumulate<T>, write<T>, \
-        softmax<T>, softmax_backward<T>, cross_entropy<T>, logit_part<T>, cross_entropy_part<T>, attend<T>, widen<T> \
+        swiglu<T>, swiglu_backward<T>, geglu<T>, geglu_backward<T>, multiply_by<T>, soft_cap<T>, rotate<T>, add<T>, \
+        add_then_mask<T>, multiply<T>, accumulate<T>, write<T>, softmax<T>, softmax_backward<T>, capped_softmax<T>, \
+        capped_softmax_backward<T>, cross_entropy<T>, logit_part<T>, cross_entropy_part<T>, attend<T>, widen<T> \
   }
 }  // namespace
 

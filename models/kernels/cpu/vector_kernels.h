@@ -19,12 +19,13 @@ struct DropoutKey {
 
 template <class T>
 struct NormKernels {
-  // y = gamma · (x - mean) · rstd + beta, row by row of width C; mean and rstd may be null.
-  void (*forward)(const T* x, const T* gamma, const T* beta, T* y, float* mean, float* rstd, float epsilon,
+  // y = gamma · (x - mean) · rstd + beta, row by row of width C; mean and rstd may be null. An RMS norm has base +
+  // gamma in place of gamma, a layer norm in dx alone, where it is 0.
+  void (*forward)(const T* x, const T* gamma, const T* beta, T* y, float* mean, float* rstd, float epsilon, float base,
                   int64_t rows, int64_t C);
   // dx = [add +] the gradient of x; dx may be dy or add.
   void (*dx)(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* add, T* dx,
-             int64_t rows, int64_t C);
+             float base, int64_t rows, int64_t C);
   // Columns [begin, begin + n), n <= column_tile, of the sums over rows of dy · xhat and dy.
   void (*dweights)(const T* x, const T* dy, const float* mean, const float* rstd, int64_t rows, int64_t C,
                    int64_t begin, int64_t n, float* dgamma, float* dbeta);
@@ -44,6 +45,10 @@ struct TypedKernels {
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
   // From d, the gradient of y: d_up, and d = that of gate.
   void (*swiglu_backward)(const T* gate, const T* up, T* d, T* d_up, int64_t n);
+  void (*geglu)(const T* gate, const T* up, T* y, int64_t n);
+  void (*geglu_backward)(const T* gate, const T* up, T* d, T* d_up, int64_t n);
+  void (*scale)(const T* x, float factor, T* y, int64_t n);
+  void (*soft_cap)(T* x, float cap, int64_t n);
   // The pairs (x[i], x[half + i]), i < n, turned by angles with these cosines and sines.
   void (*rotate)(T* x, const float* cosine, const float* sine, int64_t n, int64_t half);
   // y = a + b · mask, or a + b without a mask; y may be a or b.
@@ -59,16 +64,22 @@ struct TypedKernels {
   // overwritten; p may be s and ds may be dp.
   void (*softmax_backward)(float* s, const float* dp, T* p, T* ds, int64_t valid, int64_t n, float scale, float lse,
                            const float* mask);
-  // Loss of a row of logits; when gradient_scale is not 0 the row becomes gradient_scale · (softmax - one_hot).
-  double (*cross_entropy)(T* logits, int64_t V, int64_t target, float gradient_scale);
+  // The same two of scores that are capped behind the scale. tanh has room for `valid` numbers.
+  float (*capped_softmax)(float* s, T* p, int64_t valid, int64_t n, float scale, float cap, const float* mask);
+  void (*capped_softmax_backward)(float* s, const float* dp, T* p, T* ds, int64_t valid, int64_t n, float scale,
+                                  float cap, float lse, const float* mask, float* tanh);
+  // Loss of a row of logits; when gradient_scale is not 0 the row becomes gradient_scale · (softmax - one_hot), and
+  // with a cap that times the slope of the cap.
+  double (*cross_entropy)(T* logits, int64_t V, int64_t target, float cap, float gradient_scale);
   // The same of a row cut among ranks, of which V logits are here. target: from the first of them, -1 where it is
   // elsewhere; parts: of all ranks, `stride` apart.
   LogitPart (*logit_part)(const T* logits, int64_t V, int64_t target);
   double (*cross_entropy_part)(T* logits, int64_t V, int64_t target, const LogitPart* parts, int64_t ranks,
-                               int64_t stride, float gradient_scale);
-  // out = softmax(scale · K q) V over n keys; K and V are (n, width); scores has room for n.
-  void (*attend)(const T* q, const T* keys, const T* values, int64_t n, int64_t width, float scale, float* scores,
-                 T* out);
+                               int64_t stride, float cap, float gradient_scale);
+  // out = softmax(scale · K q) V over n keys, with scores capped where there is a cap; K and V are (n, width); scores
+  // has room for n.
+  void (*attend)(const T* q, const T* keys, const T* values, int64_t n, int64_t width, float scale, float cap,
+                 float* scores, T* out);
   void (*widen)(const T* x, float* y, int64_t n);
 };
 

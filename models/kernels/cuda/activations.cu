@@ -1,4 +1,4 @@
-// GELU and SwiGLU. Exponentials of bf16 and fp16 tensors are the fast ones: their error, some 1e-6, vanishes in
+// GELU, SwiGLU and GeGLU. Exponentials of bf16 and fp16 tensors are the fast ones: their error, some 1e-6, vanishes in
 // rounding.
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/kernels.h"
@@ -127,6 +127,49 @@ struct Swiglu {
 };
 
 template <class T>
+struct Geglu {
+  const T *gate, *up;
+  T* y;
+  struct Inputs {
+    Raw<T> gate, up;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const {
+    return {load_raw(gate + at, left), load_raw(up + at, left)};
+  }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float g[group], u[group];
+    unpack<T>(in.gate, g), unpack<T>(in.up, u);
+#pragma unroll
+    for (int i = 0; i < group; ++i) g[i] = g[i] * sigmoid_of<T>(gelu_exp<T>(g[i])) * u[i];
+    save(y + at, left, g);
+  }
+};
+
+template <class T>
+struct GegluBackward {
+  const T *gate, *up;
+  T *d, *d_up;
+  struct Inputs {
+    Raw<T> gate, up, d;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const {
+    return {load_raw(gate + at, left), load_raw(up + at, left), load_raw(d + at, left)};
+  }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float g[group], u[group], dy[group];
+    unpack<T>(in.gate, g), unpack<T>(in.up, u), unpack<T>(in.d, dy);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      const float x = g[i], e = gelu_exp<T>(x), s = sigmoid_of<T>(e);
+      const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);
+      g[i] = dy[i] * u[i] * (s + x * s * (e * s) * slope);
+      u[i] = dy[i] * (x * s);
+    }
+    save(d_up + at, left, u), save(d + at, left, g);
+  }
+};
+
+template <class T>
 struct SwigluBackward {
   const T *gate, *up;
   T *d, *d_up;
@@ -191,6 +234,22 @@ void swiglu_backward(DType type, const void* gate, const void* up, void* d, void
     using T = decltype(zero);
     run_elementwise(SwigluBackward<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(d),
                                       static_cast<T*>(d_up)},
+                    n);
+  });
+}
+
+void geglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(Geglu<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)}, n);
+  });
+}
+
+void geglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(GegluBackward<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(d),
+                                     static_cast<T*>(d_up)},
                     n);
   });
 }

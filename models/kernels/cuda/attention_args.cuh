@@ -21,7 +21,7 @@ struct AttentionArgs {
   float* lse = nullptr;    // (B, heads, T), written in forward if not null
   float* delta = nullptr;  // (B, heads, T): row sums of out · d_out
   int B = 0, T = 0, heads = 0, kv_heads = 0, width = 0;
-  float scale = 0;
+  float scale = 0, cap = 0;
   core::RngKey key;
   float probability = 0, kept = 1;  // kept elements are scaled by `kept`
   uint64_t first_sample = 0, all_heads = 0, first_head = 0;
@@ -32,7 +32,8 @@ struct AttentionArgs {
   __device__ HeadPattern pattern_of(int head) const {
     return pattern.of(static_cast<int64_t>(first_head) + head, pattern.blocks(T));
   }
-  // The last key that a query may see, whatever a pattern leaves out.
+  // The first and the last key that a query may see, whatever else a pattern leaves out.
+  ZRT_HD int first_key(int query) const { return pattern.first_key(query); }
   ZRT_HD int last_key(int query) const { return pattern.causal ? query : T - 1; }
   ZRT_HD int64_t C() const { return int64_t{heads} * width; }
   ZRT_HD int64_t kv() const { return int64_t{kv_heads} * width; }
@@ -59,16 +60,16 @@ inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& drop
   a.heads = static_cast<int>(s.heads), a.kv_heads = static_cast<int>(s.kv_heads), a.scale = s.scale();
   a.key = dropout.key, a.probability = s.dropout, a.kept = 1.0f / (1.0f - s.dropout), a.first_sample = first_sample;
   a.all_heads = static_cast<uint64_t>(s.all_heads == 0 ? s.heads : s.all_heads);
-  a.first_head = static_cast<uint64_t>(s.first_head), a.pattern = s.pattern;
+  a.first_head = static_cast<uint64_t>(s.first_head), a.pattern = s.pattern, a.cap = s.cap;
   return a;
 }
 
 // The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. Tiles are copied 16 bytes
 // at a time: beside aligned16() pointers, widths that are a multiple of 8 keep rows and heads aligned. To keep the
 // number of kernels small, fp16, dropout and sparse patterns have two widths, and fp16 with dropout none. Blocks of a
-// pattern must be whole units of 16 positions.
+// pattern must be whole units of 16 positions. Scores with a cap are the generic kernels' alone.
 inline int padded_width(const AttentionShape& s) {
-  if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128) return 0;
+  if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128 || s.cap > 0) return 0;
   if (s.pattern.sparse() && (s.pattern.block % 16 != 0 || s.T > 16 * 32768)) return 0;
   const bool half = s.type == DType::f16, drops = s.dropout > 0;
   if (half && drops) return 0;
@@ -127,8 +128,19 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
 
 // Whether a query sees a key, both before T; `kept` is its head's pattern.
 __device__ inline bool sees(const AttentionArgs& a, const HeadPattern& kept, int query, int key) {
-  if (key > a.last_key(query)) return false;
+  if (key > a.last_key(query) || key < a.first_key(query)) return false;
   return !a.pattern.sparse() || kept.keeps(query / a.pattern.block, key / a.pattern.block);
+}
+
+// A score, of a product of a query and a key, and its slope.
+__device__ inline float score_of(const AttentionArgs& a, float product) {
+  const float score = product * a.scale;
+  return a.cap == 0 ? score : a.cap * tanhf(score / a.cap);
+}
+__device__ inline float slope_at(const AttentionArgs& a, float score) {
+  if (a.cap == 0) return 1;
+  const float t = score / a.cap;
+  return 1 - t * t;
 }
 
 // Calls body(element of the type).

@@ -117,10 +117,12 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
         }
       }
     }
-    if (kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first)) {
+    if (kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first) ||
+        (sparse && key_of(0) < a.first_key(warp_first + Shape::warp_rows - 1))) {
       fill_where(p, 0, [&](int m, int n, int r, int c) {
-        return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
-               key_of(n) + c > a.last_key(warp_first + 16 * m + r);
+        const int query = warp_first + 16 * m + r, at = key_of(n) + c;
+        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(query))) ||
+               at > a.last_key(query);
       });
     }
     uint32_t ds[M][N / 2][4];
@@ -249,10 +251,10 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
           for (int i = 0; i < 4; ++i) p[m][n][i] = exp2_fast(p[m][n][i] * scale - shift[i % 2]);
         }
       }
-      if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0))) {
+      if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0)) || (sparse && a.pattern.window > 0)) {
         fill_where(p, 0, [&](int m, int n, int r, int c) {
-          return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
-                 key_at(16 * m + r) > a.last_key(query_of(step, n) + c);
+          const int key = key_at(16 * m + r), at = query_of(step, n) + c;
+          return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || key < a.first_key(at))) || key > a.last_key(at);
         });
       }
       uint32_t left[M][N / 2][4];

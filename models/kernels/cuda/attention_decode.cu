@@ -36,13 +36,13 @@ __global__ void __launch_bounds__(threads) decode_kernel(const AttentionArgs a, 
     const int key = begin + lane_index();
     const bool valid = key < position && sees(a, kept, position, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
-    const float s = valid ? row_product(q, keys + int64_t{key} * a.width, a.width) * a.scale : -INFINITY;
+    const float s = valid ? score_of(a, row_product(q, keys + int64_t{key} * a.width, a.width)) : -INFINITY;
     const float p = state.step(s);
     add_rows(state.out, p, values + int64_t{begin} * a.width + column, a.width, min(32, position - begin),
              a.width - column);
   }
   if (warp == 0) {
-    const float p = state.step(lane_index() == 0 ? row_product(q, new_key, a.width) * a.scale : -INFINITY);
+    const float p = state.step(lane_index() == 0 ? score_of(a, row_product(q, new_key, a.width)) : -INFINITY);
     add_rows(state.out, p, new_value + column, 0, 1, a.width - column);
   }
   if (lane_index() == 0) tops[warp] = state.top, sums[warp] = state.sum;

@@ -87,11 +87,13 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
 
     float s[M][N][4];
     row_products<E, width>(s, q_tile, warp_row, k_tile);
-    if (sparse ? kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first)
+    if (sparse ? kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first) ||
+                     key_of(0) < a.first_key(warp_first + warp_rows - 1)
                : key + block_keys - 1 > a.last_key(warp_first)) {
       fill_where(s, -INFINITY, [&](int m, int n, int r, int c) {
-        return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
-               key_of(n) + c > a.last_key(warp_first + 16 * m + r);
+        const int query = warp_first + 16 * m + r, at = key_of(n) + c;
+        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(query))) ||
+               at > a.last_key(query);
       });
     }
     // In dense attention every query sees key 0, so the maximum is finite from the first tile on.

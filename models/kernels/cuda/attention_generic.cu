@@ -34,12 +34,12 @@ __global__ void __launch_bounds__(threads) forward_kernel(const AttentionArgs a)
   const int last = a.last_key(r.at);
   const HeadPattern kept = a.pattern_of(r.head);
   SoftmaxRow state;
-  for (int begin = 0; begin <= last; begin += 32) {
+  for (int begin = a.first_key(r.at) / 32 * 32; begin <= last; begin += 32) {
     const int key = begin + lane_index();
     const bool valid = sees(a, kept, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s =
-        valid ? row_product(qkv + a.queries(r.b, r.head) + r.at * row, k + key * row, a.width) * a.scale : -INFINITY;
+        valid ? score_of(a, row_product(qkv + a.queries(r.b, r.head) + r.at * row, k + key * row, a.width)) : -INFINITY;
     const float p = state.step(s);
     const float factor = a.probability > 0 && valid ? dropout_factor(a, element + static_cast<uint64_t>(key)) : 1;
     add_rows(state.out, p * factor, v + begin * row + column, row, min(32, last + 1 - begin), a.width - column);
@@ -73,15 +73,16 @@ __global__ void __launch_bounds__(threads) queries_kernel(const AttentionArgs a)
   float dq[row_parts] = {};
   const int last = a.last_key(r.at);
   const HeadPattern kept = a.pattern_of(r.head);
-  for (int begin = 0; begin <= last; begin += 32) {
+  for (int begin = a.first_key(r.at) / 32 * 32; begin <= last; begin += 32) {
     const int key = begin + lane_index();
     const bool valid = sees(a, kept, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     float ds = 0;
     if (valid) {
-      const float p = expf(row_product(q, k + key * row, a.width) * a.scale - a.lse[statistics]);
+      const float score = score_of(a, row_product(q, k + key * row, a.width));
+      const float p = expf(score - a.lse[statistics]);
       const float factor = a.probability > 0 ? dropout_factor(a, element + static_cast<uint64_t>(key)) : 1;
-      ds = p * (row_product(d_out, v + key * row, a.width) * factor - delta);
+      ds = p * (row_product(d_out, v + key * row, a.width) * factor - delta) * slope_at(a, score);
     }
     add_rows(dq, ds, k + begin * row + column, row, min(32, last + 1 - begin), a.width - column);
   }
@@ -101,16 +102,19 @@ __global__ void __launch_bounds__(threads) keys_kernel(const AttentionArgs a) {
     const E *q = qkv + a.queries(r.b, head), *d_out = static_cast<const E*>(a.d_out) + a.output(r.b, head);
     const int64_t statistics = a.statistics(r.b, head);
     const HeadPattern kept = a.pattern_of(head);
-    for (int begin = a.pattern.causal ? r.at : 0; begin < a.T; begin += 32) {
+    const int end = a.pattern.window > 0 ? min(a.T, r.at + a.pattern.window) : a.T;  // of those that see the key
+    for (int begin = a.pattern.causal ? r.at : 0; begin < end; begin += 32) {
       const int query = begin + lane_index();
       const bool valid = query < a.T && sees(a, kept, query, r.at);
       if (__ballot_sync(0xffffffffu, valid) == 0) continue;
       float p = 0, ds = 0;
       if (valid) {
-        p = expf(row_product(q + query * row, qkv + key_at, a.width) * a.scale - a.lse[statistics + query]);
+        const float score = score_of(a, row_product(q + query * row, qkv + key_at, a.width));
+        p = expf(score - a.lse[statistics + query]);
         const float factor =
             a.probability > 0 ? dropout_factor(a, a.element(r.b, head, query) + static_cast<uint64_t>(r.at)) : 1;
-        ds = p * (row_product(d_out + query * C, qkv + value_at, a.width) * factor - a.delta[statistics + query]);
+        ds = p * (row_product(d_out + query * C, qkv + value_at, a.width) * factor - a.delta[statistics + query]) *
+             slope_at(a, score);
         p *= factor;
       }
       const int count = min(32, a.T - begin);

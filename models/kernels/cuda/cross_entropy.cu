@@ -17,7 +17,7 @@ struct Args {
   T* logits;
   const int32_t* targets;
   int64_t rows, V, stride;
-  float scale;
+  float scale, inverse_cap;
   double* losses;
 };
 
@@ -54,7 +54,7 @@ __device__ Gradient finish_loss(const Args<T>& args, const Row<T>& row, int64_t 
   const float target_x = widen(row.at[row.target]);
   const auto [max, total] = row_sum(read_groups(main, row.groups()), single >= 0, single_x);
   if (threadIdx.x == 0) args.losses[r] = log(total) + static_cast<double>(max) - static_cast<double>(target_x);
-  const Gradient g{max, static_cast<float>(1.0 / total), args.scale, row.target, target_x};
+  const Gradient g{max, static_cast<float>(1.0 / total), args.scale, row.target, target_x, args.inverse_cap};
   if (args.scale != 0 && single >= 0) row.at[single] = narrow<T>(gradient_at<T>(g, single, single_x));
   return g;
 }
@@ -173,12 +173,12 @@ __global__ void __launch_bounds__(sum_threads) sum_all(const double* losses, int
 
 }  // namespace
 
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride, float cap,
                    float gradient_scale, double* losses) {
   if (rows == 0) return;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    launch(Args<T>{static_cast<T*>(logits), targets, rows, V, stride, gradient_scale, losses});
+    launch(Args<T>{static_cast<T*>(logits), targets, rows, V, stride, gradient_scale, cap == 0 ? 0 : 1 / cap, losses});
   });
 }
 

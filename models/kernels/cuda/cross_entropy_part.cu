@@ -50,7 +50,7 @@ struct Row {
 template <class T>
 __global__ void __launch_bounds__(row_threads)
     cross_entropy_of_parts(T* logits, const int32_t* targets, Row size, const LogitPart* found, int64_t ranks,
-                           float scale, double* losses) {
+                           float scale, float inverse_cap, double* losses) {
   const int64_t r = blockIdx.x, V = size.V;
   const int thread = threadIdx.x;
   const bool counts = targets[r] >= 0;
@@ -68,8 +68,9 @@ __global__ void __launch_bounds__(row_threads)
   }
   if (scale == 0) return;
 
-  const Gradient g{whole.max, static_cast<float>(1.0 / whole.sum), scale, own_target(targets[r], size.first_token, V),
-                   whole.target};
+  const Gradient g{whole.max,    static_cast<float>(1.0 / whole.sum),
+                   scale,        own_target(targets[r], size.first_token, V),
+                   whole.target, inverse_cap};
   const Parts parts = parts_of(row, V);
   const int64_t single = parts.single(thread);
   if (single >= 0) row[single] = narrow<T>(gradient_at<T>(g, single, widen(row[single])));
@@ -96,13 +97,14 @@ void logit_parts(DType type, const void* logits, const int32_t* targets, int64_t
 }
 
 void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
-                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float gradient_scale,
-                        double* losses) {
+                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float cap,
+                        float gradient_scale, double* losses) {
   if (rows == 0) return;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::cuda::launch(cross_entropy_of_parts<T>, static_cast<unsigned>(rows), row_threads, 0, static_cast<T*>(logits),
-                       targets, Row{first_token, V, columns, stride}, parts, ranks, gradient_scale, losses);
+                       targets, Row{first_token, V, columns, stride}, parts, ranks, gradient_scale,
+                       cap == 0 ? 0 : 1 / cap, losses);
   });
 }
 

@@ -94,15 +94,21 @@ __device__ RowSum row_sum(const Running<T>& running, bool has_single, float sing
 
 struct Gradient {
   float max, inverse, scale;
-  int64_t target;  // negative where another rank has it
-  float target_x;  // its logit
+  int64_t target;         // negative where another rank has it
+  float target_x;         // its logit
+  float inverse_cap = 0;  // of a soft cap that made the logits; 0: there is none
+  // … whose slope it is where it has made x.
+  __device__ float slope(float x) const {
+    const float t = x * inverse_cap;
+    return 1.0f - t * t;
+  }
 };
 
 // The gradient of element `at`, of which x is the logit.
 template <class T>
 __device__ float gradient_at(const Gradient& g, int64_t at, float x) {
   const float p = exponential<T>(x - g.max);
-  return at == g.target ? (p * g.inverse - 1.0f) * g.scale : p * (g.inverse * g.scale);
+  return (at == g.target ? (p * g.inverse - 1.0f) * g.scale : p * (g.inverse * g.scale)) * g.slope(x);
 }
 
 // Makes group k of the row's groups, of which x are the logits, the gradient that elements other than the target have.
@@ -110,7 +116,7 @@ template <class T>
 __device__ void save_gradient(const Gradient& g, T* main, int k, float (&x)[group]) {
   const float factor = g.inverse * g.scale;
 #pragma unroll
-  for (int i = 0; i < group; ++i) x[i] = exponential<T>(x[i] - g.max) * factor;
+  for (int i = 0; i < group; ++i) x[i] = exponential<T>(x[i] - g.max) * factor * g.slope(x[i]);
   save_words(main + group * k, x);
 }
 

@@ -16,6 +16,7 @@ struct NormArgs {
   T* y;
   float *mean, *rstd, epsilon;
   NormRows rows;
+  float base;  // added to gamma, of an RMS norm
 };
 
 // What a group of a row is made of. All groups are loaded before any sum is written, which may be where they lie.
@@ -67,7 +68,7 @@ __device__ void put_row(const NormArgs<T>& args, int64_t row, int64_t c, float m
   if constexpr (centred) load(args.beta + c, left, b);
 #pragma unroll
   for (int i = 0; i < group; ++i) {
-    v[i] = centred ? (v[i] - mean) * rstd * g[i] + b[i] : v[i] * rstd * g[i];
+    v[i] = centred ? (v[i] - mean) * rstd * g[i] + b[i] : v[i] * rstd * (args.base + g[i]);
   }
   save(args.y + row + c, left, v);
 }
@@ -191,7 +192,8 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
                            mean,
                            rstd,
                            epsilon,
-                           rows};
+                           rows,
+                           gamma_base(kind)};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), false>(args); });
   });
 }
@@ -215,7 +217,8 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                            mean,
                            rstd,
                            epsilon,
-                           {rows, C}};
+                           {rows, C},
+                           gamma_base(kind)};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), true>(args); });
   });
 }

@@ -34,6 +34,7 @@ struct Args {
   T* dx;
   NormRows rows;
   float* partials;  // (parts, 1 or 2, C): gamma's, then beta's
+  float base;       // added to gamma, of an RMS norm
 };
 
 // Both sums, over the block of at most `most` warps, a power of two. `shared` alternates between two halves, so that
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
       xhat[i] = (xhat[i] - m) * r;
       dgamma[i] += d[i] * xhat[i];
       if constexpr (centred) dbeta[i] += d[i];
-      d[i] *= g[i];
+      d[i] *= args.base + g[i];
       if constexpr (centred) sum += d[i];
       dot += d[i] * xhat[i];
     }
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
 #pragma unroll
     for (int i = 0; i < group; ++i) {
       if constexpr (centred) sum += d[i] * g[i];
-      dot += d[i] * g[i] * ((x[i] - m) * r);
+      dot += d[i] * (args.base + g[i]) * ((x[i] - m) * r);
     }
   }
   const float2 sums = block_sums<8>(sum, dot, shared);
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
     load(args.gamma + c, C - c, g);
     if (args.add != nullptr) load(args.add + begin + c, C - c, plus);
 #pragma unroll
-    for (int i = 0; i < group; ++i) d[i] = plus[i] + r * (d[i] * g[i] - a - (x[i] - m) * r * b);
+    for (int i = 0; i < group; ++i) d[i] = plus[i] + r * (d[i] * (args.base + g[i]) - a - (x[i] - m) * r * b);
     save(args.dx + begin + c, C - c, d);
   }
 }
@@ -205,7 +206,8 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
                        static_cast<const T*>(add),
                        static_cast<T*>(dx),
                        rows,
-                       partials};
+                       partials,
+                       gamma_base(kind)};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred()>(args); });
   });
   const int64_t C = rows.C, parts = parts_for(rows.rows, C), stride = kind == NormKind::layer ? 2 * C : C;

@@ -1,4 +1,4 @@
-// Element-wise kernels: GELU, SwiGLU, rotations, residual sums, dropout masks, writing of gradients.
+// Element-wise kernels: GELU, SwiGLU, GeGLU, scaling, rotations, residual sums, dropout masks, writing of gradients.
 
 // GELU with the tanh approximation: x · sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
 inline float gelu_exp(float x) {
@@ -88,6 +88,41 @@ void swiglu_backward(const T* gate, const T* up, T* d, T* d_up, int64_t n) {
     save(d_up + i, dy * (g * s));
     save(d + i, dy * load(up + i) * (s + g * s * (e * s)));
   }
+}
+
+template <class T>
+void geglu(const T* gate, const T* up, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = load(gate + i);
+    save(y + i, g * (1.0f / (1.0f + gelu_exp(g))) * load(up + i));
+  }
+}
+
+template <class T>
+void geglu_backward(const T* gate, const T* up, T* d, T* d_up, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = load(gate + i), dy = load(d + i);
+    const float e = gelu_exp(g);
+    const float s = 1.0f / (1.0f + e);
+    const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * g * g);
+    save(d_up + i, dy * (g * s));
+    save(d + i, dy * load(up + i) * (s + g * s * (e * s) * slope));
+  }
+}
+
+template <class T>
+void multiply_by(const T* x, float factor, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(y + i, factor * load(x + i));
+}
+
+template <class T>
+void soft_cap(T* x, float cap, int64_t n) {
+  const float inverse = 1.0f / cap;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(x + i, cap * tanh_approx(load(x + i) * inverse));
 }
 
 template <class T>

@@ -2,7 +2,7 @@
 
 // Layer norm; or RMS norm (centred = false), which subtracts no mean and has no beta.
 template <class T, bool centred>
-void norm(const T* x, const T* gamma, const T* beta, T* y, float* mean_out, float* rstd_out, float epsilon,
+void norm(const T* x, const T* gamma, const T* beta, T* y, float* mean_out, float* rstd_out, float epsilon, float base,
           int64_t rows, int64_t C) {
   for (int64_t row = 0; row < rows; ++row, x += C, y += C) {
     float mean = 0;
@@ -22,38 +22,38 @@ void norm(const T* x, const T* gamma, const T* beta, T* y, float* mean_out, floa
       if (mean_out != nullptr) mean_out[row] = mean;
     } else {
 #pragma omp simd
-      for (int64_t i = 0; i < C; ++i) save(y + i, load(x + i) * rstd * load(gamma + i));
+      for (int64_t i = 0; i < C; ++i) save(y + i, load(x + i) * rstd * (base + load(gamma + i)));
     }
     if (rstd_out != nullptr) rstd_out[row] = rstd;
   }
 }
 
-// With g = gamma · dy: dx = rstd · (g - mean(g) - xhat · mean(g · xhat)), where RMS norm has no mean(g).
+// With g = (base + gamma) · dy: dx = rstd · (g - mean(g) - xhat · mean(g · xhat)), where RMS norm has no mean(g).
 template <class T, bool centred>
 void norm_dx(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* plus, T* dx,
-             int64_t rows, int64_t C) {
+             float base, int64_t rows, int64_t C) {
   for (int64_t row = 0; row < rows; ++row, x += C, dy += C, dx += C) {
     float m = 0, sum = 0;
     const float r = rstd[row];
     if constexpr (centred) {
       m = mean[row];
-      sum = sum_over(C, [&](int64_t i) { return load(gamma + i) * load(dy + i); });
+      sum = sum_over(C, [&](int64_t i) { return (base + load(gamma + i)) * load(dy + i); });
     }
     const float dot_xhat =
-        sum_over(C, [&](int64_t i) { return load(gamma + i) * load(dy + i) * ((load(x + i) - m) * r); });
+        sum_over(C, [&](int64_t i) { return (base + load(gamma + i)) * load(dy + i) * ((load(x + i) - m) * r); });
     const float a = sum / static_cast<float>(C), b = dot_xhat / static_cast<float>(C);
     if (plus == nullptr) {
 #pragma omp simd
       for (int64_t i = 0; i < C; ++i) {
         const float xhat = (load(x + i) - m) * r;
-        save(dx + i, r * (load(gamma + i) * load(dy + i) - a - xhat * b));
+        save(dx + i, r * ((base + load(gamma + i)) * load(dy + i) - a - xhat * b));
       }
     } else {
       const T* from = plus + row * C;
 #pragma omp simd
       for (int64_t i = 0; i < C; ++i) {
         const float xhat = (load(x + i) - m) * r;
-        save(dx + i, load(from + i) + r * (load(gamma + i) * load(dy + i) - a - xhat * b));
+        save(dx + i, load(from + i) + r * ((base + load(gamma + i)) * load(dy + i) - a - xhat * b));
       }
     }
   }
