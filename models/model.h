@@ -11,6 +11,7 @@
 #include "models/degrees.h"
 #include "models/rope_scaling.h"
 #include "models/sparse_layers.h"
+#include "models/window_layers.h"
 
 namespace zrt::models {
 
@@ -32,6 +33,13 @@ struct LlamaConfig {
   bool tied = false;
   bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
   bool qkv_biases = false;  // of the products that make queries, keys and values (Qwen2)
+  WindowLayers windows = {};
+  double window_rope_theta = 0;            // of layers with a window, which are not stretched then; 0: as the others
+  double query_scalar = 0;                 // scores are divided by its root; 0: by that of head_dim
+  float attention_cap = 0, logit_cap = 0;  // soft caps; 0: none
+  // Gemma's blocks: GELU in the gate, norms that scale by 1 + their weight, norms behind attention and MLP as well as
+  // before, an embedding times the root of `hidden`.
+  bool gemma = false;
   Degrees degrees = {};
   SparseLayers sparse = {};
 };

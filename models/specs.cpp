@@ -10,6 +10,9 @@ namespace zrt::models {
   X(qwen2) \
   X(qwen3) \
   X(phi3) \
+  X(mistral) \
+  X(gemma2) \
+  X(gemma3_text) \
   X(bert) \
   X(megatron_bert)
 

@@ -78,15 +78,21 @@ Model make_llama(const LlamaConfig& given) {
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
   model.attended = config.heads * config.head_dim;
-  model.attention_share = config.sparse.share(config.layers, config.sequence);
+  model.attention_share = config.windows.window > 0 ? config.windows.share(config.layers, config.sequence)
+                                                    : config.sparse.share(config.layers, config.sequence);
   const BlockSizes sizes{config.hidden, config.sequence, config.vocab, 0, config.degrees};
   const std::string embedding = "model.embed_tokens.weight";
-  model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));
+  const double scale = config.gemma ? std::sqrt(static_cast<double>(config.hidden)) : 1;
+  model.blocks.push_back(
+      make_embedding(sizes, {.block = "embed_tokens", .tokens = embedding, .positions = "", .scale = scale}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(make_llama_layer(config, layer));
   }
-  const Norm last{NormKind::rms, config.hidden, config.rms_norm_eps};
-  model.blocks.push_back(make_head(sizes, {"model.norm", last, config.tied ? embedding : "lm_head.weight"}));
+  const Norm last{config.gemma ? NormKind::rms_from_one : NormKind::rms, config.hidden, config.rms_norm_eps};
+  model.blocks.push_back(make_head(sizes, {.norm_name = "model.norm",
+                                           .norm = last,
+                                           .output_weight = config.tied ? embedding : "lm_head.weight",
+                                           .cap = config.logit_cap}));
   return model;
 }
 

@@ -9,13 +9,13 @@ constexpr Key size_keys[] = {
     key("kv_heads", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
         "Heads of keys and values, each shared by several heads of queries; null: model.heads."),
     key("head_dim", t_int | t_null, "null", between(1, 1 << 16), Effect::results,
-        "Elements of a head; null: model.hidden / model.heads, of Qwen3 128."),
+        "Elements of a head; null: model.hidden / model.heads, of Qwen3 128, of Gemma 256."),
     key("ffn", t_int | t_null, "null", between(1, 1 << 22), Effect::results,
         "Elements between the two layers of a block's feed-forward part; null: about 8/3 of model.hidden."),
     key("rope_theta", t_real | t_null, "null", between(2, 1e12), Effect::results,
-        "Base of the frequencies of rotary positions; null: 10000, of Qwen2 and Qwen3 1000000."),
+        "Base of the frequencies of rotary positions; null: 10000, of Qwen2, Qwen3 and Gemma 3 1000000."),
     key("rms_norm_eps", t_real | t_null, "null", between(1e-12, 0.5), Effect::results,
-        "What norms add to a mean square before they divide by its root; null: 1e-5, of Qwen2 and Qwen3 1e-6."),
+        "What norms add to a mean square before they divide by its root; null: 1e-5, of Qwen2, Qwen3 and Gemma 1e-6."),
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ import json
 import pathlib
 
 import transformers
-from transformers import BertConfig, GPT2Config, LlamaConfig, MegatronBertConfig, Phi3Config, Qwen2Config, Qwen3Config
+from transformers import (BertConfig, Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MegatronBertConfig,
+                          MistralConfig, Phi3Config, Qwen2Config, Qwen3Config)
 
 path = pathlib.Path(__file__).parent / "hugging_face_defaults.json"
 version = transformers.__version__
@@ -44,6 +45,12 @@ given = [
     (Qwen3Config, {**small, "num_attention_heads": 4, "num_key_value_heads": None}),
     (Qwen3Config, {"num_attention_heads": 64}),
     (Qwen3Config, {"num_attention_heads": 16}),
+    (MistralConfig, {}),
+    (MistralConfig, {**small, "num_attention_heads": 4, "sliding_window": None}),
+    (Gemma2Config, {}),
+    (Gemma2Config, {**small, "num_attention_heads": 4, "num_key_value_heads": 2}),
+    (Gemma3TextConfig, {}),
+    (Gemma3TextConfig, {**small, "num_attention_heads": 4, "sliding_window_pattern": 2}),
     (BertConfig, {}),
     (BertConfig, {**small, "num_attention_heads": 3, "intermediate_size": 96}),
     (BertConfig, {**small, "num_attention_heads": 3}),

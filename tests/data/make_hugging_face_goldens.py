@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3 and BERT directories as transformers writes them, and their logits. Needs torch and transformers.
+"""Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3, BERT, Mistral and Gemma directories as transformers writes them, and their
+logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope]   (writes hugging_face/ beside this file; without a word, all)
+Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows]   (writes hugging_face/ beside this file;
+without a word, all. Logits of the set "windows" lie in its folders.)
 """
 import json
 import pathlib
 import sys
 
 import torch
-from transformers import (BertConfig, BertForMaskedLM, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+from transformers import (BertConfig, BertForMaskedLM, BertForPreTraining, Gemma2Config, Gemma2ForCausalLM,
+                          Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
                           LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, MegatronBertForPreTraining,
-                          Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 here = pathlib.Path(__file__).parent / "hugging_face"
 sets = {}
@@ -104,6 +108,28 @@ sets["rope"] = lambda: {
                    rope_parameters={"rope_type": "default", "rope_theta": 1e5}),
 }
 
+
+def windowed(seed, model, config, **more):
+    torch.manual_seed(seed)
+    # Only eager attention caps scores.
+    return model(config(
+        vocab_size=61, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=16, attn_implementation="eager", **more))
+
+
+# Windows shorter than the 16 tokens, of one layer or several, and caps that numbers reach.
+sets["windows"] = lambda: {
+    "mistral": windowed(13, MistralForCausalLM, MistralConfig, num_hidden_layers=2, sliding_window=5, head_dim=10),
+    "mistral_all": windowed(14, MistralForCausalLM, MistralConfig, num_hidden_layers=1, sliding_window=None),
+    "gemma2": windowed(15, Gemma2ForCausalLM, Gemma2Config, num_hidden_layers=3, sliding_window=6, head_dim=10,
+                       query_pre_attn_scalar=14, attn_logit_softcapping=3.0, final_logit_softcapping=4.0),
+    "gemma3": windowed(16, Gemma3ForCausalLM, Gemma3TextConfig, num_hidden_layers=4, sliding_window=6, head_dim=12,
+                       query_pre_attn_scalar=20, rope_parameters={
+                           "full_attention": {"rope_type": "default", "rope_theta": 30000.0},
+                           "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}},
+                       layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
 
 
@@ -134,6 +160,11 @@ for each in wanted:  # a set is made and used, then the next
         logits = out.prediction_logits[0] if "order" in name else out.logits[0]
         if "order" in name:
             goldens.setdefault("order", {})[name] = [round(x, 9) for x in out.seq_relationship_logits[0].tolist()]
-        goldens["logits"][name] = [[round(x, 9) for x in row] for row in logits.tolist()]
+        rows = [[round(x, 9) for x in row] for row in logits.tolist()]
+        if each == "windows":
+            (here / name / "logits.json").write_text(json.dumps(rows, separators=(",", ":")) + "\n")
+        else:
+            goldens["logits"][name] = rows
         (here / name / "generation_config.json").unlink(missing_ok=True)
-    file_of(each).write_text(json.dumps(goldens, separators=(",", ":")) + "\n")
+    if each != "windows":
+        file_of(each).write_text(json.dumps(goldens, separators=(",", ":")) + "\n")

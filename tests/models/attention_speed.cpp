@@ -100,4 +100,45 @@ TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") 
   }
 }
 
+// Ways of as many multiply-adds: so many heads of 128 elements, or half as many of 256.
+TEST_CASE("time of attention of wide heads and of windows by time of heads of 128", "[.measures]") {
+  const bool gpu = test_device() == core::DeviceKind::cuda;
+  struct Wide {
+    const char* name;
+    int64_t heads, width;
+    float cap;
+    int64_t window;  // 0: none
+  };
+  const Wide ways[] = {{"heads of 128", 8, 128, 0, 0},
+                       {"heads of 256", 4, 256, 0, 0},
+                       {"heads of 256, capped", 4, 256, 50, 0},
+                       {"heads of 128, window of 512", 8, 128, 0, 512},
+                       {"heads of 256, window of 512", 4, 256, 0, 512}};
+  fmt::print("{:5} {:28} {:>11} {:>7} {:>11} {:>7} {:>7}\n", "T", "way", "forward ms", "ratio", "backward ms", "ratio",
+             "both");
+  for (const int64_t T : {1024, 4096}) {
+    const int64_t B = gpu ? 16384 * 2 / T : 1;
+    std::vector<Run> runs;
+    for (const Wide& way : ways) {
+      const AttentionPattern pattern = way.window > 0 ? AttentionPattern::of_window(way.window, T) : AttentionPattern{};
+      runs.emplace_back(AttentionShape{B, T, way.heads, way.heads / 2, way.width, gpu ? DType::bf16 : DType::f32, 0, 0,
+                                       0, pattern, 0, way.cap});
+      runs.back().forward(), runs.back().backward();
+    }
+    std::vector<std::vector<double>> forward(std::size(ways)), backward(std::size(ways));
+    for (int round = 0; round < 5; ++round) {
+      for (size_t way = 0; way < std::size(ways); ++way) {
+        forward[way].push_back(seconds(1, [&] { runs[way].forward(); }));
+        backward[way].push_back(seconds(1, [&] { runs[way].backward(); }));
+      }
+    }
+    const double f0 = median(forward[0]), b0 = median(backward[0]);
+    for (size_t way = 0; way < std::size(ways); ++way) {
+      const double f = median(forward[way]), b = median(backward[way]);
+      fmt::print("{:5} {:28} {:11.3f} {:7.3f} {:11.3f} {:7.3f} {:7.3f}\n", T, ways[way].name, f * 1e3, f / f0, b * 1e3,
+                 b / b0, (f + b) / (f0 + b0));
+    }
+  }
+}
+
 }  // namespace zrt::attention_speed

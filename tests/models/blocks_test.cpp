@@ -164,13 +164,25 @@ TEST_CASE("dropout depends on the sample and the step, not on microbatches or re
   CHECK(whole.train(batch, options) != loss);
 }
 
+namespace {
+
+Model gemma() {
+  LlamaConfig config{.layers = 1, .hidden = 24, .heads = 6, .kv_heads = 2, .ffn = 40, .sequence = 150, .vocab = 61};
+  config.gemma = config.head_norms = true, config.windows.window = 40;
+  config.attention_cap = 2, config.logit_cap = 3;
+  return make_llama(config);
+}
+
+}  // namespace
+
 TEST_CASE("blocks touch their saved memory and workspaces to the last byte and not beyond") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const int64_t T = GENERATE(1, 7, 150);
   zrt::core::set_threads(GENERATE(1, 2));
-  const int which = GENERATE(0, 1, 2, 3);
+  const int which = GENERATE(0, 1, 2, 3, 4);
   const Model model =
-      which < 2
+      which == 4 ? gemma()
+      : which < 2
           ? make_gpt2(
                 {.layers = 1, .hidden = 24, .heads = 3, .sequence = 150, .vocab = 61, .dropout = which == 0 ? 0 : 0.1f})
           : make_llama({.layers = 1,

@@ -33,6 +33,11 @@ struct MegatronBertConfig : models::BertConfig {
 inline Batch recipe_batch(const MegatronBertConfig& config, int64_t B, int64_t T, int64_t index) {
   return recipe_batch(static_cast<const models::BertConfig&>(config), B, T, index);
 }
+// Gemma's blocks as a type of their own.
+struct GemmaConfig : models::LlamaConfig {
+  GemmaConfig() { gemma = true; }
+};
+
 // The bias of keys adds the same to all scores of a query, which softmax ignores: its true gradient is zero.
 inline bool has_no_gradient(const std::string& name) {
   return name.ends_with("self.key.bias");

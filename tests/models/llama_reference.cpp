@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numbers>
 
 #include "tests/models/reference_math.h"
 
@@ -47,9 +48,8 @@ Vec rms_norm_backward(const Vec& dy, const RmsNorm& n, const Vec& gain, int64_t 
 
 // Turns the queries and keys of every row by their position; sign -1 turns back. Stretched positions of the tests leave
 // all frequencies as they are, and have a factor of attention.
-void rotate(Vec& qkv, const Sizes& s, const models::LlamaConfig& config, double sign) {
+void rotate(Vec& qkv, const Sizes& s, double theta, double scale, double sign) {
   const int64_t half = s.D / 2;
-  const double theta = config.rope_theta, scale = config.rope_scaling.attention_factor.value_or(1);
   for (int64_t r = 0; r < s.rows; ++r)
     for (int64_t h = 0; h < s.heads + s.kv_heads; ++h)
       for (int64_t i = 0; i < half; ++i) {
@@ -66,17 +66,66 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
+// What the gate makes of x, and its slope: SiLU, or GELU's tanh form.
+struct Gate {
+  double value, slope;
+};
+Gate gate_of(double x, bool gelu) {
+  if (!gelu) {
+    const double sigma = sigmoid(x);
+    return {x * sigma, sigma + x * sigma * (1 - sigma)};
+  }
+  const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x), t = std::tanh(inner);
+  const double d_inner = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+  return {0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * d_inner};
+}
+
+// What a norm's weights multiply by.
+Vec gains(const models::LlamaConfig& config, const Vec& weights) {
+  Vec all = weights;
+  for (double& gain : all) gain += config.gemma ? 1 : 0;
+  return all;
+}
+
 // A transformer layer; forward keeps what backward needs.
 struct LlamaReferenceLayer {
   Sizes s;
   const models::LlamaConfig& config;
   int64_t number;
   const Tensors& w;
-  RmsNorm norm1, norm2, q_norm, k_norm;
+  RmsNorm norm1, norm2, q_norm, k_norm, behind1, behind2;
   Vec qkv, probs, attended, gate, up, hidden;
 
   std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
   const Vec& at(const char* name) const { return w.at(key(name)); }
+  Vec gain(const char* name) const { return gains(config, at(name)); }
+  RmsNorm norm(const Vec& x, const char* name, int64_t rows, int64_t width) const {
+    return rms_norm(x, gain(name), static_cast<double>(config.rms_norm_eps), rows, width);
+  }
+  bool windowed() const {
+    return config.windows.window > 0 && (config.windows.period == 0 || (number + 1) % config.windows.period != 0);
+  }
+  bool own_theta() const { return windowed() && config.window_rope_theta > 0; }
+  double theta() const { return own_theta() ? config.window_rope_theta : config.rope_theta; }
+  double angle_scale() const { return own_theta() ? 1 : config.rope_scaling.attention_factor.value_or(1); }
+  Attention heads() const {
+    models::AttentionPattern pattern = config.sparse.of(number);
+    if (windowed())
+      pattern.kind = models::AttentionPattern::Kind::sliding, pattern.window = static_cast<int>(config.windows.window);
+    return {s, pattern, config.query_scalar, static_cast<double>(config.attention_cap)};
+  }
+  const char* before_mlp() const {
+    return config.gemma ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
+  }
+  // Adds to the stream; with norms behind, their output.
+  void add_to(Vec& x, const Vec& made, RmsNorm& behind, const char* name) const {
+    if (!config.gemma) return add(x, made);
+    behind = norm(made, name, s.rows, s.C);
+    add(x, behind.y);
+  }
+  Vec behind_backward(const Vec& dx, const RmsNorm& behind, const char* name, Tensors& g) const {
+    return config.gemma ? rms_norm_backward(dx, behind, gain(name), s.rows, s.C, g.at(key(name))) : dx;
+  }
 
   // The name of a product's bias; "": it has none.
   std::string bias_of(const std::string& weight) const {
@@ -106,14 +155,13 @@ struct LlamaReferenceLayer {
 
   void forward(Vec& x) {
     const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
-    norm1 = rms_norm(x, at("input_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
+    norm1 = norm(x, "input_layernorm.weight", s.rows, s.C);
     Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, A);
     Vec k = project(norm1.y, "self_attn.k_proj.weight", s.C, kv);
     const Vec v = project(norm1.y, "self_attn.v_proj.weight", s.C, kv);
     if (config.head_norms) {
-      const double epsilon = static_cast<double>(config.rms_norm_eps);
-      q_norm = rms_norm(q, at("self_attn.q_norm.weight"), epsilon, s.rows * s.heads, s.D);
-      k_norm = rms_norm(k, at("self_attn.k_norm.weight"), epsilon, s.rows * s.kv_heads, s.D);
+      q_norm = norm(q, "self_attn.q_norm.weight", s.rows * s.heads, s.D);
+      k_norm = norm(k, "self_attn.k_norm.weight", s.rows * s.kv_heads, s.D);
       q = q_norm.y, k = k_norm.y;
     }
     for (int64_t r = 0; r < s.rows; ++r) {
@@ -121,46 +169,46 @@ struct LlamaReferenceLayer {
       qkv.insert(qkv.end(), k.begin() + r * kv, k.begin() + (r + 1) * kv);
       qkv.insert(qkv.end(), v.begin() + r * kv, v.begin() + (r + 1) * kv);
     }
-    rotate(qkv, s, config, 1);
-    probs = Attention{s, config.sparse.of(number)}.probabilities(qkv);
-    attended = Attention{s, config.sparse.of(number)}.forward(qkv, probs);
-    add(x, project(attended, "self_attn.o_proj.weight", A, s.C));
-    norm2 = rms_norm(x, at("post_attention_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
+    rotate(qkv, s, theta(), angle_scale(), 1);
+    probs = heads().probabilities(qkv);
+    attended = heads().forward(qkv, probs);
+    add_to(x, project(attended, "self_attn.o_proj.weight", A, s.C), behind1, "post_attention_layernorm.weight");
+    norm2 = norm(x, before_mlp(), s.rows, s.C);
     gate = project(norm2.y, "mlp.gate_proj.weight", s.C, config.ffn);
     up = project(norm2.y, "mlp.up_proj.weight", s.C, config.ffn);
     hidden = up;
-    for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= gate[i] * sigmoid(gate[i]);
-    add(x, project(hidden, "mlp.down_proj.weight", config.ffn, s.C));
+    for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= gate_of(gate[i], config.gemma).value;
+    add_to(x, project(hidden, "mlp.down_proj.weight", config.ffn, s.C), behind2, "post_feedforward_layernorm.weight");
   }
 
   void backward(Vec& dx, Tensors& g) const {
     const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
-    const Vec d_hidden = project_backward(dx, hidden, "mlp.down_proj.weight", config.ffn, s.C, g);
+    const Vec d_projected = behind_backward(dx, behind2, "post_feedforward_layernorm.weight", g);
+    const Vec d_hidden = project_backward(d_projected, hidden, "mlp.down_proj.weight", config.ffn, s.C, g);
     Vec d_gate = d_hidden, d_up = d_hidden;
     for (size_t i = 0; i < d_hidden.size(); ++i) {
-      const double sigma = sigmoid(gate[i]);
-      d_gate[i] *= up[i] * (sigma + gate[i] * sigma * (1 - sigma));
-      d_up[i] *= gate[i] * sigma;
+      const Gate at_gate = gate_of(gate[i], config.gemma);
+      d_gate[i] *= up[i] * at_gate.slope;
+      d_up[i] *= at_gate.value;
     }
     Vec d = project_backward(d_gate, norm2.y, "mlp.gate_proj.weight", s.C, config.ffn, g);
     add(d, project_backward(d_up, norm2.y, "mlp.up_proj.weight", s.C, config.ffn, g));
-    add(dx, rms_norm_backward(d, norm2, at("post_attention_layernorm.weight"), s.rows, s.C,
-                              g.at(key("post_attention_layernorm.weight"))));
-    d = project_backward(dx, attended, "self_attn.o_proj.weight", A, s.C, g);
-    Vec d_qkv =
-        Attention{s, config.sparse.of(number)}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
-    rotate(d_qkv, s, config, -1);
+    add(dx, rms_norm_backward(d, norm2, gain(before_mlp()), s.rows, s.C, g.at(key(before_mlp()))));
+    d = behind_backward(dx, behind1, "post_attention_layernorm.weight", g);
+    d = project_backward(d, attended, "self_attn.o_proj.weight", A, s.C, g);
+    Vec d_qkv = heads().backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
+    rotate(d_qkv, s, theta(), angle_scale(), -1);
     Vec d_q = columns(d_qkv, 0, A), d_k = columns(d_qkv, A, kv);
     if (config.head_norms) {
       const char *q_gain = "self_attn.q_norm.weight", *k_gain = "self_attn.k_norm.weight";
-      d_q = rms_norm_backward(d_q, q_norm, at(q_gain), s.rows * s.heads, s.D, g.at(key(q_gain)));
-      d_k = rms_norm_backward(d_k, k_norm, at(k_gain), s.rows * s.kv_heads, s.D, g.at(key(k_gain)));
+      d_q = rms_norm_backward(d_q, q_norm, gain(q_gain), s.rows * s.heads, s.D, g.at(key(q_gain)));
+      d_k = rms_norm_backward(d_k, k_norm, gain(k_gain), s.rows * s.kv_heads, s.D, g.at(key(k_gain)));
     }
     d = project_backward(d_q, norm1.y, "self_attn.q_proj.weight", s.C, A, g);
     add(d, project_backward(d_k, norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
     add(d, project_backward(columns(d_qkv, A + kv, kv), norm1.y, "self_attn.v_proj.weight", s.C, kv, g));
     add(dx,
-        rms_norm_backward(d, norm1, at("input_layernorm.weight"), s.rows, s.C, g.at(key("input_layernorm.weight"))));
+        rms_norm_backward(d, norm1, gain("input_layernorm.weight"), s.rows, s.C, g.at(key("input_layernorm.weight"))));
   }
 };
 
@@ -183,9 +231,11 @@ std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
     }
     list.push_back({layer + "self_attn.o_proj.weight", {C, A}});
     list.push_back({layer + "post_attention_layernorm.weight", {C}});
+    if (config.gemma) list.push_back({layer + "pre_feedforward_layernorm.weight", {C}});
     list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
     list.push_back({layer + "mlp.up_proj.weight", {F, C}});
     list.push_back({layer + "mlp.down_proj.weight", {C, F}});
+    if (config.gemma) list.push_back({layer + "post_feedforward_layernorm.weight", {C}});
     if (!config.head_norms) continue;
     list.push_back({layer + "self_attn.q_norm.weight", {D}});
     list.push_back({layer + "self_attn.k_norm.weight", {D}});
@@ -204,24 +254,26 @@ ReferenceResult reference(const models::LlamaConfig& config, const Tensors& para
   Tensors& g = result.grads;
 
   const char* embedding = "model.embed_tokens.weight";
+  const double embedding_scale = config.gemma ? std::sqrt(static_cast<double>(C)) : 1;
   Vec x;
   for (int64_t r = 0; r < s.rows; ++r) {
     const auto row = params.at(embedding).begin() + batch.tokens[r] * C;
-    x.insert(x.end(), row, row + C);
+    for (int64_t c = 0; c < C; ++c) x.push_back(row[c] * embedding_scale);
   }
   std::vector<LlamaReferenceLayer> layers;
   for (int64_t l = 0; l < config.layers; ++l)
-    layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
+    layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
   for (LlamaReferenceLayer& layer : layers) layer.forward(x);
-  const Vec& gain = params.at("model.norm.weight");
+  const Vec gain = gains(config, params.at("model.norm.weight"));
   const RmsNorm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
 
   const char* output = config.tied ? embedding : "lm_head.weight";
-  Vec d = head(norm.y, params.at(output), batch, C, scale, g.at(output), result);
+  Vec d = head(norm.y, params.at(output), batch, C, scale, g.at(output), result, {}, nullptr,
+               static_cast<double>(config.logit_cap));
   d = rms_norm_backward(d, norm, gain, s.rows, C, g.at("model.norm.weight"));
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
   for (int64_t r = 0; r < s.rows; ++r)
-    for (int64_t c = 0; c < C; ++c) g.at(embedding)[batch.tokens[r] * C + c] += d[r * C + c];
+    for (int64_t c = 0; c < C; ++c) g.at(embedding)[batch.tokens[r] * C + c] += d[r * C + c] * embedding_scale;
   return result;
 }
 

@@ -38,6 +38,12 @@ Subject subject(int which) {
         Gpt2Config{.layers = 2, .hidden = hidden, .heads = 2, .sequence = 16, .vocab = 97, .dropout = dropout});
   }
   if (which == 2) return subject("Llama", llama);
+  if (which == 8) {
+    LlamaConfig gemma = llama;
+    gemma.gemma = gemma.head_norms = true, gemma.windows = {5, 2}, gemma.window_rope_theta = 100;
+    gemma.query_scalar = 10, gemma.attention_cap = 2, gemma.logit_cap = 3;
+    return subject("Gemma", gemma);
+  }
   if (which > 3) {
     const bool dropped = which % 2 != 0;
     BertConfig bert{.layers = 2, .hidden = hidden, .heads = 2, .sequence = 16, .vocab = 97};
@@ -55,7 +61,7 @@ Subject subject(int which) {
 
 TEST_CASE("a block cut at any of its ports has the bits of the block in one call") {
   const DType type = GENERATE(DType::f32, DType::bf16);
-  const Subject it = subject(GENERATE(0, 1, 2, 3, 4, 5, 6, 7));
+  const Subject it = subject(GENERATE(0, 1, 2, 3, 4, 5, 6, 7, 8));
   INFO(it.name << ' ' << zrt::core::dtype_name(type));
   BlockRunner whole(it.model, {.B = 3, .T = T, .type = type, .grad_type = type});
   BlockRunner parts(it.model, {.B = 3, .T = T, .type = type, .grad_type = type});

@@ -121,7 +121,7 @@ Vec Attention::probabilities(const Vec& qkv) const {
     double top = -INFINITY, total = 0;
     for (const int64_t u : seen(*this, h, t)) {
       for (int64_t d = 0; d < s.D; ++d) row[u] += qkv[q_at(s, b, h, t) + d] * qkv[k_at(s, b, h, u) + d];
-      row[u] /= std::sqrt(static_cast<double>(s.D));
+      row[u] = capped(row[u] * scale());
       top = std::max(top, row[u]);
     }
     for (const int64_t u : seen(*this, h, t)) total += row[u] = std::exp(row[u] - top);
@@ -156,7 +156,12 @@ Vec Attention::backward(const Vec& dy, const Vec& qkv, const Vec& probs, const V
     double mean = 0;
     for (const int64_t u : seen(*this, h, t)) mean += probs[row + u] * dprobs[row + u];
     for (const int64_t u : seen(*this, h, t)) {
-      const double dscore = probs[row + u] * (dprobs[row + u] - mean) / std::sqrt(static_cast<double>(s.D));
+      double dscore = probs[row + u] * (dprobs[row + u] - mean) * scale();
+      if (cap != 0) {
+        double score = 0;
+        for (int64_t d = 0; d < s.D; ++d) score += qkv[q_at(s, b, h, t) + d] * qkv[k_at(s, b, h, u) + d];
+        dscore *= 1 - std::pow(std::tanh(score * scale() / cap), 2);
+      }
       for (int64_t d = 0; d < s.D; ++d) {
         dqkv[q_at(s, b, h, t) + d] += dscore * qkv[k_at(s, b, h, u) + d];
         dqkv[k_at(s, b, h, u) + d] += dscore * qkv[q_at(s, b, h, t) + d];
@@ -167,7 +172,7 @@ Vec Attention::backward(const Vec& dy, const Vec& qkv, const Vec& probs, const V
 }
 
 Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result,
-         const Vec& b, Vec* db) {
+         const Vec& b, Vec* db, double cap) {
   const int64_t rows = batch.B * batch.T, V = static_cast<int64_t>(w.size()) / C;
   Vec d(rows * C), p(V);
   result.logits.resize(rows * V);
@@ -177,13 +182,15 @@ Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale
     for (int64_t v = 0; v < V; ++v) {
       if (!b.empty()) logits[v] = b[v];
       for (int64_t c = 0; c < C; ++c) logits[v] += y[r * C + c] * w[v * C + c];
+      if (cap != 0) logits[v] = cap * std::tanh(logits[v] / cap);
       top = std::max(top, logits[v]);
     }
     if (batch.targets[r] < 0) continue;
     for (int64_t v = 0; v < V; ++v) total += p[v] = std::exp(logits[v] - top);
     result.loss_sum += std::log(total) + top - logits[batch.targets[r]];
     for (int64_t v = 0; v < V; ++v) {
-      const double dlogit = scale * (p[v] / total - (v == batch.targets[r] ? 1 : 0));
+      const double slope = cap == 0 ? 1 : 1 - std::pow(logits[v] / cap, 2);
+      const double dlogit = scale * slope * (p[v] / total - (v == batch.targets[r] ? 1 : 0));
       if (db != nullptr) (*db)[v] += dlogit;
       for (int64_t c = 0; c < C; ++c) {
         d[r * C + c] += dlogit * w[v * C + c];

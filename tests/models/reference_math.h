@@ -1,5 +1,7 @@
 // What the fp64 references share: linear layers, attention, the head. Plain loops over rows of doubles.
 #pragma once
+#include <cmath>
+
 #include "tests/models/reference.h"
 
 namespace zrt::test {
@@ -31,6 +33,9 @@ Vec layer_norm_backward(const Vec& dy, const LayerNorm& n, const Vec& gain, int6
 struct Attention {
   Sizes s;
   models::AttentionPattern pattern;
+  double scalar = 0, cap = 0;  // scores are divided by the root of the one, 0: of D; and capped by the other
+  double scale() const { return 1 / std::sqrt(scalar == 0 ? static_cast<double>(s.D) : scalar); }
+  double capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
   // Softmax of the scores, (B, heads, T, T); zero where the pattern leaves a key out.
   Vec probabilities(const Vec& qkv) const;
   Vec forward(const Vec& qkv, const Vec& dropped) const;
@@ -42,6 +47,6 @@ struct Attention {
 // Logits, losses and the gradient of the normed rows y (rows, C), which is returned; adds that of w (V, C) to dw, and
 // with a bias b (V) its own to db. Rows with a negative target have neither loss nor gradient.
 Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result,
-         const Vec& b = {}, Vec* db = nullptr);
+         const Vec& b = {}, Vec* db = nullptr, double cap = 0);
 
 }  // namespace zrt::test

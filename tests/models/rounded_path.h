@@ -47,8 +47,9 @@ inline LayerRoundings layer_roundings(const models::BertConfig& config) {
   return {11, config.pre_norm ? 11 : 13};
 }
 // As before, and: queries and keys are rotated and, with norms of heads, normed before; SwiGLU has two inputs.
+// Norms behind attention and MLP make an output each, and their backward a gradient.
 inline LayerRoundings layer_roundings(const models::LlamaConfig& config) {
-  const int norms = config.head_norms ? 1 : 0;
+  const int norms = (config.head_norms ? 1 : 0) + (config.gemma ? 2 : 0);
   return {13 + norms, 14 + norms};
 }
 
@@ -56,11 +57,19 @@ inline LayerRoundings layer_roundings(const models::LlamaConfig& config) {
 template <class Config>
 constexpr int transform_roundings = std::is_base_of_v<models::BertConfig, Config> ? 3 : 0;
 
+// Gemma's heads are normed with gains of about 2 each in these tests, or its scores are large: softmax makes the error
+// of a score one of its size. Seen were errors of up to 1.4 times the bounds of others.
+template <class Config>
+double amplification(const Config& config) {
+  if constexpr (std::is_base_of_v<models::LlamaConfig, Config>) return config.gemma ? 1.6 : 1;
+  return 1;
+}
+
 // Logits: embedding, layers, last norm, the logits themselves.
 template <class Config>
 double rounded_logits(const Config& config) {
   const int64_t N = 3 + transform_roundings<Config> + config.layers * layer_roundings(config).forward;
-  return 2 * bf16_rounding * std::sqrt(static_cast<double>(N));
+  return 2 * amplification(config) * bf16_rounding * std::sqrt(static_cast<double>(N));
 }
 
 // The loss of a batch with so many targets. A token's loss changes by (p - y) · its logits' errors; p - y has a norm of
@@ -79,7 +88,7 @@ template <class Config>
 double rounded_gradient(const Config& config) {
   const LayerRoundings layer = layer_roundings(config);
   const int64_t N = 7 + 2 * transform_roundings<Config> + config.layers * (layer.forward + layer.backward);
-  return 2 * bf16_rounding * std::sqrt(static_cast<double>(N));
+  return 2 * amplification(config) * bf16_rounding * std::sqrt(static_cast<double>(N));
 }
 
 }  // namespace zrt::test

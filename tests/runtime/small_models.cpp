@@ -29,7 +29,7 @@ models::Model make_small(ModelType type, const SmallModel& small) {
     return models::make_bert(config);
   }
   // Twice as many heads of queries as of keys and values.
-  return models::make_llama({.layers = small.layers,
+  models::LlamaConfig config{.layers = small.layers,
                              .hidden = small.hidden,
                              .heads = 2 * small.heads,
                              .kv_heads = small.heads,
@@ -40,7 +40,12 @@ models::Model make_small(ModelType type, const SmallModel& small) {
                              .tied = small.tied,
                              .head_norms = type == ModelType::qwen3,
                              .qkv_biases = type == ModelType::qwen2,
-                             .degrees = small.degrees});
+                             .degrees = small.degrees};
+  if (type == ModelType::gemma) {
+    config.gemma = config.head_norms = true, config.windows = {5, 2}, config.window_rope_theta = 100;
+    config.query_scalar = 6, config.attention_cap = 2, config.logit_cap = 3;
+  }
+  return models::make_llama(config);
 }
 
 }  // namespace zrt::testing

@@ -16,7 +16,7 @@ using runtime::ScheduleKind;
 
 namespace {
 
-enum Which : int { gpt2, llama, qwen3, bert, megatron_bert, qwen2 };
+enum Which : int { gpt2, llama, qwen3, bert, megatron_bert, qwen2, gemma };
 
 models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
   return make_small(model_types[which],
@@ -59,7 +59,7 @@ std::vector<float> without_key_bias(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("ranks that share blocks train as one rank does, to rounding", "[long]") {
-  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2}) {
+  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2, gemma}) {
     Setting s = setting_of(1);
     s.steps = 20, s.eval = true, s.optimizer = sgd, s.rate = 0.1;
     const Outcome one = run(model_of(which, s), s);
@@ -85,7 +85,7 @@ TEST_CASE("ranks that share blocks train as one rank does, to rounding", "[long]
 
 TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, sharing rows 10, with full recomputation 10 and 11",
           "[long]") {
-  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert}) {
+  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, gemma}) {
     for (const auto& [tensor, rows] : degrees) {
       for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
         Setting s = setting_of(tensor, rows);
@@ -147,8 +147,13 @@ TEST_CASE("ranks that share a tied embedding of two stages train as those of one
 }
 
 TEST_CASE("ranks that share blocks keep states and activations on the host and on NVMe with the same bits") {
-  for (const auto& [which, rows] :
-       {std::pair{gpt2, false}, {llama, true}, {qwen3, false}, {gpt2, true}, {bert, true}, {qwen2, true}}) {
+  for (const auto& [which, rows] : {std::pair{gpt2, false},
+                                    {llama, true},
+                                    {qwen3, false},
+                                    {gpt2, true},
+                                    {bert, true},
+                                    {qwen2, true},
+                                    {gemma, true}}) {
     Setting s = setting_of(which == llama ? 3 : 2, rows);
     s.micro_batch = 1, s.ranks = 2;
     const models::Model model = model_of(which, s);
@@ -177,8 +182,13 @@ TEST_CASE("ranks that share blocks keep states and activations on the host and o
 
 // Three stages, so that other microbatches' forwards come between a backward and its gradients of weights.
 TEST_CASE("ranks that share blocks whose gradients of weights come later have the bits of one stage") {
-  for (const auto& [which, rows] :
-       {std::pair{gpt2, false}, {llama, true}, {qwen3, true}, {bert, true}, {megatron_bert, false}, {qwen2, false}}) {
+  for (const auto& [which, rows] : {std::pair{gpt2, false},
+                                    {llama, true},
+                                    {qwen3, true},
+                                    {bert, true},
+                                    {megatron_bert, false},
+                                    {qwen2, false},
+                                    {gemma, true}}) {
     for (const uint32_t reduce_every : {2u, 12u}) {
       Setting s = setting_of(2, rows);
       s.accumulation = 12, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2, s.overlap = true;
@@ -199,7 +209,8 @@ TEST_CASE("ranks that share blocks whose gradients of weights come later have th
 }
 
 TEST_CASE("ranks that share the blocks of stages keep states and activations elsewhere with the same bits") {
-  for (const auto& [which, rows] : {std::pair{gpt2, false}, {llama, false}, {qwen3, true}, {bert, false}}) {
+  for (const auto& [which, rows] :
+       {std::pair{gpt2, false}, {llama, false}, {qwen3, true}, {bert, false}, {gemma, true}}) {
     Setting s = setting_of(2, rows);
     s.micro_batch = 1, s.stage = 1, s.overlap = true;
     const models::Model model = model_of(which, s, 0.1f, false);
@@ -227,7 +238,7 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
   constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};
   std::map<std::tuple<int, int, bool, int, int, uint32_t>, Outcome> references;
   unsigned number = 0;
-  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2}) {
+  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2, gemma}) {
     for (const auto& [tensor, rows] : degrees) {
       for (int type = 0; type < 3; ++type) {
         for (const int data : {1, 2}) {
