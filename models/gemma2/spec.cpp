@@ -75,8 +75,7 @@ void write_gemma2(const OrderedJson& model, OrderedJson& config) {
 
 void parse_gemma2(const OrderedJson& config, const std::string& name, OrderedJson& model) {
   read_gemma_keys(config, name, gemma2_defaults, model);
-  const Rope rope = read_llama_keys(without_layer_types(config), name, model);
-  if (rope.type != "default") refuse_rope_type(rope, "default", name);
+  read_llama_keys(without_layer_types(config), name, model, {"default"});
 }
 
 }  // namespace

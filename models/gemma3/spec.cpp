@@ -110,9 +110,8 @@ double theta_of(const OrderedJson& config, const char* type, const char* key, do
     one["rope_theta"] = number(config, key, fallback, name);
     if (std::string_view(type) == "sliding_attention") one.erase("rope_scaling");
   }
-  const Rope rope = read_llama_keys(one, name, model);
-  if (rope.type != "default") refuse_rope_type(rope, "default", name);
-  return rope.theta;
+  read_llama_keys(one, name, model, {"default"});
+  return model.at("rope_theta").get<double>();
 }
 
 void parse_gemma3(const OrderedJson& config, const std::string& name, OrderedJson& model) {

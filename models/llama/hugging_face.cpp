@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "models/hugging_face.h"
-#include "models/llama/rope_json.h"
 
 namespace zrt::models {
 namespace {
@@ -41,10 +40,11 @@ void check_layer_types(const OrderedJson& config, const std::string& name, const
 
 }  // namespace
 
-void read_llama_keys(const OrderedJson& config, const std::string& name, OrderedJson& model) {
+void read_llama_keys(const OrderedJson& config, const std::string& name, OrderedJson& model,
+                     const std::vector<std::string_view>& rope_types) {
   check_layer_types(config, name, model);
   model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
-  read_rope(config, name, model);
+  read_rope(config, name, model, rope_types);
 }
 
 HuggingFaceForm llama_form(std::vector<const char*> architectures, std::span<const SizeKey> sizes,

@@ -63,8 +63,7 @@ void write_mistral(const OrderedJson& model, OrderedJson& config) {
 }
 
 void parse_mistral(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  const Rope rope = read_llama_keys(config, name, model);
-  if (rope.type != "default") refuse_rope_type(rope, "default", name);
+  read_llama_keys(config, name, model, {"default"});
   const auto window = config.find("sliding_window");
   const bool all = window != config.end() && window->is_null();
   model["sliding_window"] = all ? OrderedJson() : OrderedJson(positive_integer(config, "sliding_window", 4096, name));
