@@ -28,7 +28,8 @@ struct Target {
   std::string (*mutate)(std::string_view input, uint32_t random, const Change& change) = nullptr;
 };
 
-extern const Target config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece, documents;
+extern const Target config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece, documents,
+    tokenizer_json;
 
 inline void require(bool holds, const char* invariant) {
   if (holds) return;

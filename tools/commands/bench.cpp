@@ -142,7 +142,8 @@ int bench_command(const Args& args) {
   if (what == "traffic") return bench_traffic(rest);
   if (what == "calibrate") return bench_calibrate(rest);
   if (what == "predict") return bench_predict(rest);
-  constexpr const char* legal = "train, save, adam, comm, overlap, traffic, calibrate, predict, tune, io and offload";
+  constexpr const char* legal =
+      "train, save, adam, comm, overlap, traffic, calibrate, predict, tune, io, tokenizer and offload";
   if (what == "--help" || what == "-h") {
     std::cout << "usage: zrt bench WHAT [options]; WHAT is one of " << legal << "; each takes --help and --json\n";
     return 0;
@@ -154,6 +155,7 @@ int bench_command(const Args& args) {
   if (what == "tune") return bench_tune(rest);
   if (what == "offload") return bench_offload(rest);
   if (what == "io") return bench_io(rest);
+  if (what == "tokenizer") return bench_tokenizer(rest);
   throw core::UsageError(fmt::format("zrt bench '{}': legal are {}", what, legal));
 }
 

@@ -26,5 +26,6 @@ int bench_traffic(const Args& args);
 int bench_train(const Args& args);
 int bench_tune(const Args& args);
 int bench_io(const Args& args);
+int bench_tokenizer(const Args& args);
 
 }  // namespace zrt::tools

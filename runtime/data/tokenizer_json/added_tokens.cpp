@@ -41,9 +41,9 @@ AddedTokens::AddedTokens(Fields& fields, const Vocabulary& vocabulary, const Nor
       entry.refuse("content", fmt::format("an added token before has it, too, as {}", found->second));
     if (!by_id_.emplace(token.id, tokens_.size()).second)
       entry.refuse("id", fmt::format("the added token '{}' has it, too", tokens_[by_id_.at(token.id)].content));
-    std::string looked_for = token.content;
-    if (token.normalized && normalizer != nullptr) normalizer->apply(looked_for);
-    (token.normalized ? normalized : plain).emplace_back(std::move(looked_for), static_cast<int32_t>(tokens_.size()));
+    token.text = token.content;
+    if (token.normalized && normalizer != nullptr) normalizer->apply(token.text);
+    (token.normalized ? normalized : plain).emplace_back(token.text, static_cast<int32_t>(tokens_.size()));
     tokens_.push_back(std::move(token));
   }
   plain_ = Trie(std::move(plain));

@@ -15,8 +15,9 @@ namespace zrt::runtime::data::tokenizer_json {
 struct AddedToken {
   int32_t id = -1;
   std::string content;
-  bool special = false;                 // control: it decodes to nothing
-  bool single_word = false;             // no word character may touch it
+  std::string text;          // that is looked for, and decoded to: of a normalized one what the normalizer makes of it
+  bool special = false;      // control: it decodes to nothing
+  bool single_word = false;  // no word character may touch it
   bool lstrip = false, rstrip = false;  // it takes the white space before or behind it along
   bool normalized = false;              // looked for in the text, and as, the normalizer makes it
 };

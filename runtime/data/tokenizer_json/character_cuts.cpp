@@ -93,7 +93,8 @@ class Whitespace : public PreTokenizer {
   }
 };
 
-// Runs of one script; characters of none, and spaces, go with their neighbours.
+// Runs of one script; characters of none, and spaces, go with those before them. The library drops those that nothing
+// stands before.
 class UnicodeScripts : public PreTokenizer {
  public:
   void cut(Piece piece, PieceSink next) const override {
@@ -104,15 +105,15 @@ class UnicodeScripts : public PreTokenizer {
       int any = 0;
       const int now = script_of(character.code, &any);
       if (now != any) {
-        if (script >= 0 && now != script) {
-          next({piece.text.substr(begin, at - begin), piece.first && begin == 0});
+        if (now != script) {
+          if (script >= 0) next({piece.text.substr(begin, at - begin), piece.first && begin == 0});
           begin = at;
         }
         script = now;
       }
       at += character.bytes;
     }
-    next({piece.text.substr(begin), piece.first && begin == 0});
+    if (script >= 0) next({piece.text.substr(begin), piece.first && begin == 0});
   }
 };
 

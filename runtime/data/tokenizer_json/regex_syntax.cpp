@@ -1,10 +1,13 @@
 // Oniguruma's expressions in PCRE2's words.
 #include <fmt/format.h>
 
+#include <array>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "runtime/data/tokenizer_json/regex.h"
+#include "runtime/data/tokenizer_json/unicode.h"
 
 namespace zrt::runtime::data::tokenizer_json {
 
@@ -13,7 +16,8 @@ namespace {
 // White_Space; PCRE2's own \s has U+180E, too.
 constexpr const char* spaces =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr const char* words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Oniguruma's table for Latin-1 has six numbers, too.
+constexpr const char* words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 class Translator {
  public:
@@ -132,8 +136,33 @@ class Translator {
   void property() {
     const size_t end = pattern_.find('}', at_);
     if (peek(2) != '{' || end == std::string_view::npos) fail("a class {…} must follow \\p");
-    out_ += pattern_.substr(at_, end + 1 - at_);
+    std::string_view name = pattern_.substr(at_ + 3, end - at_ - 3);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    // A script's name means its own characters; to PCRE2 alone it means those that it shares with others, too.
+    out_ += fmt::format("\\{}{{{}{}{}}}", pattern_[at_ + 1], negated ? "^" : "", is_script(name) ? "sc:" : "", name);
     at_ = end + 1;
+  }
+
+  void posix_class() {
+    const size_t end = pattern_.find(":]", at_);
+    if (end == std::string_view::npos) fail("[: is never closed");
+    const std::string_view name = pattern_.substr(at_ + 2, end - at_ - 2);
+    const std::array<std::pair<std::string_view, const char*>, 7> known{{{"upper", "\\p{Uppercase}"},
+                                                                         {"lower", "\\p{Lowercase}"},
+                                                                         {"alpha", "\\p{Alphabetic}"},
+                                                                         {"digit", "\\p{Nd}"},
+                                                                         {"xdigit", "0-9a-fA-F"},
+                                                                         {"space", spaces},
+                                                                         {"word", words}}};
+    for (const auto& [known_name, members] : known) {
+      if (name != known_name) continue;
+      out_ += members;
+      at_ = end + 2;
+      return;
+    }
+    fail(fmt::format("zrt does not have the class [:{}:]; it has upper, lower, alpha, digit, xdigit, space and word",
+                     name));
   }
 
   // The members of a class up to its end, which is passed.
@@ -144,10 +173,7 @@ class Translator {
     while (at_ < pattern_.size() && pattern_[at_] != ']') {
       any = true;
       if (starts("[:")) {
-        const size_t end = pattern_.find(":]", at_);
-        if (end == std::string_view::npos) fail("[: is never closed");
-        out_ += pattern_.substr(at_, end + 2 - at_);
-        at_ = end + 2;
+        posix_class();
       } else if (starts("[^")) {
         fail("zrt does not have negated classes inside classes; write the class without them");
       } else if (starts("&&")) {

@@ -80,7 +80,7 @@ struct JsonTokenizer::Impl {
 
   const std::string& text_of(int32_t id) const {
     static const std::string none;
-    if (const AddedToken* token = added->with_id(id)) return token->content;
+    if (const AddedToken* token = added->with_id(id)) return token->text;
     return id < model->vocabulary().size() ? model->vocabulary().text(id) : none;
   }
 
@@ -186,7 +186,8 @@ int32_t JsonTokenizer::eod() const {
   return impl_->eod;
 }
 std::string JsonTokenizer::eod_text() const {
-  return impl_->text_of(impl_->eod);
+  const AddedToken* token = impl_->added->with_id(impl_->eod);
+  return token != nullptr ? token->content : impl_->text_of(impl_->eod);
 }
 std::string_view JsonTokenizer::model() const {
   return impl_->model_bytes;

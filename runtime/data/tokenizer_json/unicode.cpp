@@ -159,6 +159,10 @@ bool is_chinese(char32_t code) {
          in(0x2B740, 0x2B81F) || in(0x2B920, 0x2CEAF) || in(0xF900, 0xFAFF) || in(0x2F800, 0x2FA1F);
 }
 
+bool is_script(std::string_view name) {
+  return name.size() > 2 && u_getPropertyValueEnum(UCHAR_SCRIPT, std::string(name).c_str()) != UCHAR_INVALID_CODE;
+}
+
 int script_of(char32_t code, int* any) {
   UErrorCode status = U_ZERO_ERROR;
   *any = USCRIPT_UNKNOWN;

@@ -43,6 +43,7 @@ bool is_word(char32_t code);             // letters, marks, decimal digits, conn
 bool is_punctuation(char32_t code);      // P, and ASCII's signs such as $ and ^
 bool is_control(char32_t code);          // Cc, Cf and Co
 bool is_chinese(char32_t code);          // the blocks of ideographs that BERT sets apart
+bool is_script(std::string_view name);   // such as Han; general categories such as Lu are none
 int script_of(char32_t code, int* any);  // a number for each script; `any`: the number for none
 
 enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };

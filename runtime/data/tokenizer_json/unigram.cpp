@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +19,35 @@ namespace zrt::runtime::data::tokenizer_json {
 namespace {
 
 constexpr double unknown_penalty = 10;  // below the lowest score
+
+// The library reads a number as its digits, rounded, times a power of ten, rounded again. Where two ways to cut a word
+// have equal scores but for the last bit, that bit decides.
+double as_library_reads(double score) {
+  std::array<char, 32> text{};
+  const auto [end, failed] =
+      std::to_chars(text.data(), text.data() + text.size(), std::abs(score), std::chars_format::scientific);
+  uint64_t digits = 0;
+  int exponent = 0;
+  bool fraction = false;
+  for (const char* at = text.data(); failed == std::errc() && at != end; ++at) {
+    if (*at == 'e') {
+      int power = 0;
+      std::from_chars(at[1] == '+' ? at + 2 : at + 1, end, power);
+      exponent += power;
+      break;
+    }
+    if (*at == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    if (fraction) --exponent;
+  }
+  if (std::abs(exponent) > 300) return score;
+  const double power = std::pow(10.0, std::abs(exponent));
+  const auto whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power : whole * power, score);
+}
 
 class Unigram : public Model {
  public:
@@ -123,7 +154,7 @@ std::unique_ptr<Model> read_unigram(Fields& fields) {
                                                         fields.source(), fields.place("vocab"), scores.size(),
                                                         entry.dump(-1, ' ', true, Json::error_handler_t::replace))));
     vocabulary.add(entry[0].get<std::string>(), static_cast<int32_t>(scores.size()));
-    scores.push_back(entry[1].get<double>());
+    scores.push_back(as_library_reads(entry[1].get<double>()));
   }
   const auto last = static_cast<int64_t>(scores.size()) - 1;
   const auto unknown = static_cast<int32_t>(fields.number("unk_id", 0, last, -1));
