@@ -70,7 +70,7 @@ TEST_CASE("the byte tokenizer gives every byte back", "[data]") {
   CHECK_THROWS_AS(tokenizer->decode(std::vector<int32_t>{257}), DataError);
   CHECK_THROWS_AS(tokenizer->decode(std::vector<int32_t>{-1}), DataError);
   CHECK(contains(error_of<ConfigError>([] { make_tokenizer("byte"); }),
-                 "'byte' is not known; legal are: bytes, and the path of a SentencePiece model"));
+                 "'byte' is not known; legal are: bytes, the path of a SentencePiece model"));
 }
 
 TEST_CASE("folders are read recursively in order and say what they leave out", "[data]") {
