@@ -35,6 +35,8 @@ void use_model_folder(Values& values);
 // sparse_attention, for a type of model whose attention is causal or not.
 models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);
 void build_data(const Values& values, DataConfig& data);
+// data.split: each dataset of data.train becomes one of data.validation, too.
+void build_split(const Values& values, DataConfig& data);
 OptimizerConfig build_optimizer(Values& values);
 // `run_rate`: what rates of groups are multiples of; 0: the optimizer makes its own.
 std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double run_rate);

@@ -175,6 +175,7 @@ void build_data(const Values& values, DataConfig& data) {
       if (data.validation.empty()) refuse(validation, "is empty; give at least one \"prefix\", or leave it out.");
     }
   });
+  values.check([&] { build_split(values, data); });
 }
 
 }  // namespace zrt::runtime::configuration

@@ -34,6 +34,8 @@ struct ModelConfig : models::ModelSizes {
 struct DataSource {
   double weight = 1;
   std::string prefix, language;  // what data::open_documents() takes; language may be ""
+  std::string split = {};        // data.split: `part` of these parts of its documents; "" for all
+  size_t part = 0;               // 0: training, 1: validation
 };
 struct DataConfig {
   std::vector<DataSource> train;       // empty: not given

@@ -62,6 +62,10 @@ constexpr Key data_keys[] = {
         "needs it."),
     key("validation", t_text | t_list | t_null, "null", Effect::reports,
         "Held-out data: a prefix, or a list of [prefix, language], each of which is evaluated by itself. null: none."),
+    key("split", t_text | t_real | t_null, "null", Effect::results,
+        "Cuts each dataset of data.train by its documents into parts for training, validation and test (read by no "
+        "run), instead of data.validation: weights such as \"969,30,1\", or the fraction of the documents that is held "
+        "out (docs/data.md). null: all of it is for training."),
 };
 
 constexpr Key parallel_keys[] = {

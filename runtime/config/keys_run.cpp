@@ -111,8 +111,9 @@ RunConfig build_run(Values& values, const std::string& name) {
   values.check([&] { run.trace_steps = build_trace_steps(values); });
   if (run.trace_steps && !run.trace)
     values.warnings.push_back("run.trace_steps has no effect without run.trace = true.");
-  if (run.eval_interval > 0 && values.is_null("data.validation")) {
-    values.warnings.push_back("run.eval_interval has no effect without data.validation: nothing is held out.");
+  if (run.eval_interval > 0 && values.is_null("data.validation") && values.is_null("data.split")) {
+    values.warnings.push_back(
+        "run.eval_interval has no effect without data.validation or data.split: nothing is held out.");
   }
   run.checkpoint_interval = values.integer("run.checkpoint_interval");
   run.keep_last = values.integer("run.keep_last");

@@ -15,6 +15,12 @@ namespace {
 SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& options) {
   std::pair<int64_t, int64_t> range(0, data.sequences());
   if (!options.split.empty()) range = split_sequences(options.split, data.sequences()).at(options.part);
+  if (!options.split.empty() && range.second <= range.first)
+    throw core::DataError(
+        fmt::format("{}: data.split {} gives part {} of its {} documents none. Whole documents are given: build the "
+                    "dataset of smaller "
+                    "ones (`zrt data build --documents paragraph`), or hold text out there (`--validation`).",
+                    data.source(), options.split, options.part, data.sequences()));
   if (range.second > std::numeric_limits<int32_t>::max())
     throw core::DataError(fmt::format("{}: it has {} sequences; Megatron's sample order can number at most {}.",
                                       data.source(), range.second, std::numeric_limits<int32_t>::max()));

@@ -149,6 +149,7 @@ void differences(const Json& a, const Json& b, const std::string& path, std::vec
 Json data_json(const Config& config, const models::Model& model, const data::SampleSource& train,
                const std::optional<EvalData>& validation) {
   Json json{{"sequence", model.sequence}, {"train_batch_size", config.batch.train}};
+  if (const std::string& split = config.data.train.front().split; !split.empty()) json["split"] = split;
   if (model.masking) json["mask_rate"] = model.masking->rate, json["whole_words"] = model.masking->whole_words;
   std::vector<double> weights;
   for (const DataSource& source : config.data.train) weights.push_back(source.weight);
@@ -213,6 +214,15 @@ std::vector<std::string> data_changes(const Json& before, const Json& now, int64
                     "of them, so that "
                     "run.steps and the scheduler end after other data",
                     now.at("train_batch_size").dump(), before.at("train_batch_size").dump()));
+  }
+  if (const std::string is = text_of(now, "split"), was = text_of(before, "split"); is != was) {
+    const auto named = [](const std::string& split) {
+      return split.empty() ? std::string("not set") : "'" + split + "'";
+    };
+    changes.push_back(fmt::format(
+        "data.split is {} and was {}: samples are cut and shuffled anew, and documents that were trained on "
+        "may be held out now, whose loss then says too little",
+        named(is), named(was)));
   }
   for (const char* key : {"mask_rate", "whole_words"}) {
     const Json value = now.value(key, Json()), old = before.value(key, Json());

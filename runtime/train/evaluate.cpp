@@ -22,6 +22,7 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
     options.sequence = text_sequence(model);
     options.vocabulary = model.vocab;
     options.order = data::Order::sequential;
+    options.split = from.split, options.part = from.part;
     EvalSet set{masked(std::make_shared<data::GptDataset>(options), model, prefixes, 0), data::read_meta(from.prefix),
                 from.prefix, from.language};
     const std::string said = set.meta ? set.meta->language : "";

@@ -45,6 +45,7 @@ std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, 
   common.sequence = text_sequence(model);
   common.vocabulary = model.vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
+  common.split = config.data.train.front().split;  // of all datasets alike
   return open_of("data.train", [&] {
     return masked(data::open_training_data(prefixes, samples, common), model, all,
                   static_cast<uint64_t>(config.run.seed));
@@ -64,7 +65,8 @@ bool same_order(const data::SampleSource& a, const data::SampleSource& b, int64_
 
 std::optional<EvalData> open_validation_data(const Config& config, const models::Model& model) {
   if (config.data.validation.empty()) return std::nullopt;
-  return open_of("data.validation", [&] { return open_eval_data(config.data.validation, model); });
+  const char* key = config.data.validation.front().split.empty() ? "data.validation" : "data.split";
+  return open_of(key, [&] { return open_eval_data(config.data.validation, model); });
 }
 
 }  // namespace zrt::runtime

@@ -97,6 +97,11 @@ class Experiment {
  public:
   Experiment() : folder_("key_effects"), work_(folder_.path / "work") {
     build_data(folder_);
+    std::string paragraphs;
+    for (int i = 0; i < 200; ++i) paragraphs += "paragraph " + std::to_string(i * 7919 % 1009) + " says little\n\n";
+    folder_.write("p.txt", paragraphs);
+    REQUIRE(run_zrt("data build --documents paragraph --out " + (folder_ / "paragraphs") + " " + (folder_ / "p.txt"))
+                .code == 0);
     fs::create_directories(work_);
     observe(configured(R"({"run": {"out": "$DATA/earlier", "steps": 2, "save_weights": true}})"_json), 2);
   }

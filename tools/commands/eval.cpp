@@ -33,7 +33,8 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
     sources.clear();
     for (const std::string& prefix : values["data"].as<std::vector<std::string>>()) sources.push_back({1, prefix, ""});
   }
-  if (sources.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
+  if (sources.empty())
+    throw core::UsageError("the run has no data.validation nor data.split; name a dataset with --data PREFIX");
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
   // The ids of the datasets must mean what those of the training data meant, which the checkpoint says or, if it is
   // old, that data.

@@ -582,6 +582,30 @@ TEST_CASE("held-out data is a prefix or a list of prefixes with or without a lan
   }
 }
 
+TEST_CASE("data.split makes of each training dataset a held-out one, too") {
+  const std::string train = R"(data.train=[[3, "a", "de"], [1, "b"]])";
+  const auto data = parsed("", {train, "data.split=969,30,1", "run.eval_interval=5"});
+  for (const std::string& warning : data.warnings) CHECK(warning.find("nothing is held out") == std::string::npos);
+  REQUIRE((data.data.train.size() == 2 && data.data.validation.size() == 2));
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const DataSource &of_train = data.data.train[i], &held = data.data.validation[i];
+    CHECK((of_train.split == "969,30,1" && of_train.part == 0));
+    CHECK((held.split == "969,30,1" && held.part == 1 && held.weight == 1));
+    CHECK((held.prefix == of_train.prefix && held.language == of_train.language));
+  }
+  CHECK(data.data.train[0].weight == 3);
+  CHECK(parsed("", {"data.train=a", "data.split=0.05"}).data.validation.at(0).split == "0.950000000,0.050000000");
+  CHECK(parsed(R"("data": {"train": "a", "split": 0.25},)").data.train.at(0).split == "0.750000000,0.250000000");
+  CHECK(parsed(R"("data": {"train": "a", "split": "9,1"},)").data.train.at(0).split == "9,1");
+  CHECK(parsed(R"("data": {"train": "a", "split": "0.5"},)").data.train.at(0).split == "0.500000000,0.500000000");
+  CHECK(parsed("", {"data.train=a"}).data.train.at(0).split.empty());
+  for (const char* bad :
+       {"1", "0", "-0.1", "1.5", "100,0,0", "0,1", "1,2,3,4", "1,,2", "9,1,", "a,b", "nan,1", "9;1", "\"\""}) {
+    INFO(bad);
+    CHECK_THROWS_AS(parsed("", {"data.train=a", std::string("data.split=") + bad}), zrt::core::ConfigError);
+  }
+}
+
 TEST_CASE("a run on a GPU may name a kernel file") {
   CHECK(parsed(R"("run": {"device": "cuda", "kernel_table": "t.json"},)").run.kernel_table == "t.json");
   CHECK(parsed("").run.kernel_table.empty());

@@ -35,7 +35,7 @@ TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
       {R"("stage": 3,)", {"'stage'", "Did you mean 'zero_optimization.stage'?"}},
       {R"("tensor_model_parallel_size": 2,)", {"Did you mean 'parallel.tensor'?"}},
       {R"("sequence_parallel_size": 2,)", {"sequence_parallel_size", "parallel.sequence"}},
-      {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation."}},
+      {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation, split."}},
       {R"("optimizer": {"type": "Adam", "params": {"learning_rate": 1}},)", {"optimizer.params.learning_rate"}},
       {R"("optimizer": {"type": "Adam", "params": {"beta": [0.9, 0.9]}},)", {"'optimizer.params.betas'"}},
       {R"("bf16": {"loss_scale": 0},)", {"bf16.loss_scale"}},
@@ -91,6 +91,9 @@ TEST_CASE("a value of the wrong type is refused with the type that is legal") {
       {R"("gradient_clipping": 1e-45,)", {"gradient_clipping = 1e-45", "no weight would move"}},
       {R"("run": {"save_weights": "yes"},)", {"run.save_weights = \"yes\"", "true or false"}},
       {R"("data": {"train": {"a": 1}},)", {"data.train", "a string, a list or null"}},
+      {R"("data": {"train": "a", "split": "9"},)", {"data.split = \"9\"", "two or three weights", "969,30,1"}},
+      {R"("data": {"train": "a", "validation": "b", "split": 0.1},)", {"data.split", "Leave one of them out"}},
+      {R"("data": {"split": 0.1},)", {"data.split", "data.train, which is not set"}},
       {R"("run": 5,)", {"run = 5", "an object"}},
   });
   CHECK(has(error_of([] { parse_config("[1]", "ds.json", {}, 1); }), "ds.json holds [1]"));
