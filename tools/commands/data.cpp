@@ -106,8 +106,8 @@ int build_command(const Args& args) {
       "tokenizer_config.json beside it, or one known by its name")("vocab", po::value<int64_t>()->default_value(8192),
                                                                    "pieces of a tokenizer that is trained")(
       "documents", po::value<std::string>()->default_value("file"),
-      "file: each file is a document; paragraph: each paragraph")("validation", po::value<double>()->default_value(0),
-                                                                  "fraction of the text held out")(
+      "of plain text: file: each file is a document; paragraph: each paragraph. Of JSON lines each line is one")(
+      "validation", po::value<double>()->default_value(0), "fraction of the text held out")(
       "dedup", "leave out documents that occurred before, but for blanks at line ends and blank lines around them")(
       "language", po::value<std::string>()->default_value(""), "of the text, such as pt-br: evaluations name it")(
       "threads", po::value<int>(), "that tokenize; default: as many as there are cores. The result is the same")(
