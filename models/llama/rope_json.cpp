@@ -106,7 +106,8 @@ Rope read_block(const File& file, const char* key) {
   }
   // Where the block does not say which sequences the network was first trained on, all of them.
   if (rope_rule_reads(rope.type, positions)) {
-    rope.stretch[positions] = positive_integer(block, positions, file.sequence, name);
+    number(block, positions, 0, name);
+    rope.stretch[positions] = block.contains(positions) ? block.at(positions) : OrderedJson(file.sequence);
   }
   if (rope.type == "yarn") read_yarn(block, rope, name);
   return rope;

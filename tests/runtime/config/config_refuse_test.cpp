@@ -202,7 +202,8 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(llama(R"("rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 2},)"),
             "rope_type = \"llama3\" or \"dynamic\" or \"yarn\""));
   CHECK(has(yarn(R"("beta_fast": 0.5)"), "beta_fast = 0.5 (ds.json:1) must not be below beta_slow = 1"));
-  CHECK(has(yarn(R"("mscale": 2)"), "mscale = 2 (ds.json:1) has no effect without model.rope_scaling.mscale_all_dim"));
+  CHECK(
+      has(yarn(R"("mscale": 2)"), "mscale = 2.0 (ds.json:1) has no effect without model.rope_scaling.mscale_all_dim"));
   CHECK(has(yarn(R"("mscale_all_dim": 2)"), "has no effect without model.rope_scaling.mscale"));
   CHECK(has(yarn(R"("mscale": 2, "mscale_all_dim": 1, "attention_factor": 1)"), "attention_factor"));
   CHECK(has(yarn(R"("attention_factor": 0)"), "attention_factor = 0"));
