@@ -45,8 +45,10 @@ inline bool has_no_gradient(const std::string& name) {
 
 // How much more than others a gradient may be rounded. At weights near zero BERT's queries attend to all keys alike,
 // and what is left of the gradients of queries and keys is a difference of nearly equal numbers: PyTorch's own fp32
-// ones are up to 9.1e-6 off there, and within 1e-6 elsewhere.
+// ones are up to 9.1e-6 off there, and within 1e-6 elsewhere. A bias of keys that are turned by their positions has a
+// gradient by these turns alone, which is such a difference, too.
 inline double rounding_of(const std::string& name) {
+  if (name.ends_with("k_proj.bias")) return 20;
   return name.find("self.query") != std::string::npos || name.find("self.key") != std::string::npos ? 20 : 1;
 }
 

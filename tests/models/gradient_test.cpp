@@ -38,7 +38,7 @@ Config config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t sequence
     if (heads % 2 != 0) config.head_dim = heads == 1 ? 40 : 20;  // less and more than hidden in all
     config.head_norms = heads == 3 || (heads == 4 && tied);
     config.qkv_biases = heads == 2 || (heads == 4 && tied);
-    if (heads == 3 || !tied) {  // from one position on no pair is stretched: a factor of attention is what is left
+    if (heads == 3 || heads == 1) {  // from one position on no pair is stretched: a factor of attention is left
       config.rope_scaling = {.rule = zrt::models::RopeScaling::Rule::yarn, .original_positions = 1};
       config.rope_scaling.attention_factor = 1.25;
     }
