@@ -15,7 +15,7 @@ constexpr Key keys_of_gemma[] = {
         "Of every so many layers the last attends to all tokens, the others to a window; 0: none does, 1: all do; "
         "null: "
         "2 of Gemma 2, 6 of Gemma 3."),
-    key("query_pre_attn_scalar", t_real | t_null, "null", between(1e-3, 1e6), Effect::results,
+    key("query_pre_attn_scalar", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
         "Scores of attention are divided by the root of this; null: 256."),
     key("attn_logit_softcapping", t_real | t_null, "null", between(0, 1e6), Effect::results,
         "Soft cap of the scores of attention, cap · tanh(score / cap); 0: none; null: 50 of Gemma 2, 0 of Gemma 3."),
@@ -39,12 +39,12 @@ LlamaConfig read_gemma_sizes(Values& values, const ModelSizes& sizes, const Gemm
   };
   open("model.sliding_window", 4096);
   open("model.sliding_window_pattern", defaults.period);
-  open("model.query_pre_attn_scalar", 256.0);
+  open("model.query_pre_attn_scalar", 256);
   open("model.attn_logit_softcapping", defaults.attention_cap);
   open("model.final_logit_softcapping", defaults.logit_cap);
   read_window(values, sizes, config);
   config.windows.period = values.integer("model.sliding_window_pattern");
-  config.query_scalar = values.real("model.query_pre_attn_scalar");
+  config.query_scalar = static_cast<double>(values.integer("model.query_pre_attn_scalar"));
   config.attention_cap = static_cast<float>(values.real("model.attn_logit_softcapping"));
   config.logit_cap = static_cast<float>(values.real("model.final_logit_softcapping"));
   config.gemma = true;
@@ -74,7 +74,7 @@ void read_gemma_keys(const OrderedJson& config, const std::string& name, const G
     period = positive_integer(config, "sliding_window_pattern", period, name);
   }
   model["sliding_window_pattern"] = read_layer_types(config, model.at("layers"), period, name);
-  model["query_pre_attn_scalar"] = number(config, "query_pre_attn_scalar", 256, name);
+  model["query_pre_attn_scalar"] = positive_integer(config, "query_pre_attn_scalar", 256, name);
   const double fallbacks[] = {defaults.attention_cap, defaults.logit_cap};
   for (size_t i = 0; i < std::size(caps); ++i) {
     const auto cap = config.find(caps[i]);

@@ -44,7 +44,7 @@ std::vector<Preset> gemma2_presets() {
             {"sequence", 32},
             {"vocab", 257},
             {"sliding_window", 12},
-            {"query_pre_attn_scalar", 32.0}}}};
+            {"query_pre_attn_scalar", 32}}}};
 }
 
 constexpr SizeKey gemma2_hf_sizes[] = {

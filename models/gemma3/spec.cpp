@@ -57,7 +57,7 @@ std::vector<Preset> gemma3_presets() {
             {"vocab", 257},
             {"sliding_window", 12},
             {"sliding_window_pattern", 2},
-            {"query_pre_attn_scalar", 32.0}}}};
+            {"query_pre_attn_scalar", 32}}}};
 }
 
 constexpr SizeKey gemma3_hf_sizes[] = {{"layers", "num_hidden_layers", 26},

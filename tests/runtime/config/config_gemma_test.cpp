@@ -68,7 +68,7 @@ TEST_CASE("what Gemma and Mistral leave out is inferred by type") {
     CHECK((*each)["head_dim"]["value"] == 256);
     CHECK((*each)["rms_norm_eps"]["value"] == 1e-6);
     CHECK((*each)["sliding_window"]["value"] == 4096);
-    CHECK((*each)["query_pre_attn_scalar"]["value"] == 256.0);
+    CHECK((*each)["query_pre_attn_scalar"]["value"] == 256);
     CHECK((*each)["tied"]["value"] == true);
   }
   CHECK(two["sliding_window_pattern"]["value"] == 2);
@@ -124,7 +124,7 @@ TEST_CASE("config.json's keys of windows, caps and positions are read, and other
   CHECK(read("gemma2", {{"attn_logit_softcapping", nullptr}})["attn_logit_softcapping"] == 0.0);
   CHECK(read("gemma2", {{"final_logit_softcapping", 7.5}})["final_logit_softcapping"] == 7.5);
   CHECK(read("gemma3_text", {{"final_logit_softcapping", 7.5}})["final_logit_softcapping"] == 7.5);
-  CHECK(read("gemma2", {{"query_pre_attn_scalar", 144}})["query_pre_attn_scalar"] == 144.0);
+  CHECK(read("gemma2", {{"query_pre_attn_scalar", 144}})["query_pre_attn_scalar"] == 144);
   const Json apart{{"rope_parameters",
                     {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 5e5}}},
                      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 777.0}}}}}};

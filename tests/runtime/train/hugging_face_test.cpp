@@ -205,6 +205,63 @@ TEST_CASE("A run starts from a folder with the bits that it would have from an i
   }
 }
 
+TEST_CASE("Every key of windows, caps, norms and positions that config.json says changes the logits") {
+  struct Change {
+    const char *name, *key;
+    Json value;
+    Json without = Json::array();  // keys that say the same
+  };
+  const auto rope = [](double theta) { return Json{{"rope_type", "default"}, {"rope_theta", theta}}; };
+  const auto apart = [&](double full, double sliding) {
+    return Json{{"full_attention", rope(full)}, {"sliding_attention", rope(sliding)}};
+  };
+  const Json full = "full_attention", sliding = "sliding_attention";
+  for (const Change& change : {Change{"mistral", "sliding_window", 4},
+                               Change{"mistral", "sliding_window", nullptr},
+                               Change{"mistral", "rms_norm_eps", 0.1},
+                               Change{"mistral", "rope_parameters", rope(77)},
+                               Change{"gemma2", "sliding_window", 5},
+                               Change{"gemma2", "layer_types", Json::array({full, full, full})},
+                               Change{"gemma2", "layer_types", Json::array({sliding, sliding, sliding})},
+                               Change{"gemma2", "query_pre_attn_scalar", 15},
+                               Change{"gemma2", "attn_logit_softcapping", nullptr},
+                               Change{"gemma2", "attn_logit_softcapping", 2.5},
+                               Change{"gemma2", "final_logit_softcapping", nullptr},
+                               Change{"gemma2", "final_logit_softcapping", 3.5},
+                               Change{"gemma2", "rms_norm_eps", 0.1},
+                               Change{"gemma2", "rope_parameters", rope(77)},
+                               Change{"gemma3", "rope_parameters", apart(30000, 77)},
+                               Change{"gemma3", "rope_parameters", apart(77, 200)},
+                               Change{"gemma3", "query_pre_attn_scalar", 15},
+                               Change{"gemma3", "rope_local_base_freq", 77, {"rope_parameters"}},
+                               Change{"gemma3", "sliding_window_pattern", 2, {"layer_types"}},
+                               Change{"gemma3", "sliding_window", 5},
+                               Change{"gemma3", "attn_logit_softcapping", 2.0},
+                               Change{"gemma3", "final_logit_softcapping", 2.0}}) {
+    INFO(change.name << ": " << change.key << " = " << change.value.dump());
+    const testing::TemporaryFolder folder;
+    std::vector<int32_t> tokens;
+    for (int32_t i = 0; i < 12; ++i) tokens.push_back((5 * i * i + 1) % 61);
+    const auto logits = [&](bool changed) {
+      const fs::path copy = folder.path / (changed ? "changed" : "given");
+      fs::copy(goldens / change.name, copy);
+      std::ifstream in(copy / "config.json");
+      Json config = Json::parse(in);
+      for (const Json& key : change.without) config.erase(key.get<std::string>());
+      if (changed) config[change.key] = change.value;
+      std::ofstream(copy / "config.json") << config.dump();
+      const Reader reader = open_hugging_face(copy);
+      return logits_of(config_of(reader), reader, tokens);
+    };
+    const auto before = logits(false), after = logits(true);
+    float most = 0;
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (size_t v = 0; v < before[t].size(); ++v) most = std::max(most, std::abs(after[t][v] - before[t][v]));
+    }
+    CHECK(most > 1e-3f);
+  }
+}
+
 TEST_CASE("An export rounds every weight once to its type, which config.json names as the files do") {
   struct Type {
     core::DType type;
