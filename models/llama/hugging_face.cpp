@@ -47,6 +47,10 @@ void read_llama_keys(const OrderedJson& config, const std::string& name, Ordered
   read_rope(config, name, model, rope_types);
 }
 
+void read_llama_keys(const OrderedJson& config, const std::string& name, OrderedJson& model) {
+  read_llama_keys(config, name, model, all_rope_types);
+}
+
 HuggingFaceForm llama_form(std::vector<const char*> architectures, std::span<const SizeKey> sizes,
                            std::span<const ConfigKey> keys, decltype(HuggingFaceForm::write) write,
                            decltype(HuggingFaceForm::read) read) {
