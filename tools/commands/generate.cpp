@@ -49,7 +49,7 @@ std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, c
         learned.empty()
             ? "Name it yourself: --tokenizer bytes, or --tokenizer FILE.model of SentencePiece or FILE.json of Hugging "
               "Face"
-            : fmt::format("The checkpoint was trained with {}; name that with --tokenizer FILE.model", learned)));
+            : fmt::format("The checkpoint was trained with {}; name its file with --tokenizer", learned)));
   }
   auto tokenizer = data::make_tokenizer(given);
   if (trained && (tokenizer->name() != trained->name || tokenizer->xxh3() != trained->xxh3)) {

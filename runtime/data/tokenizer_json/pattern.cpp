@@ -8,7 +8,9 @@ Pattern::Pattern(Fields& fields, const char* key) {
   const Json& value = fields.need(key);
   const std::string legal = R"(it must be {"String": "…"} or {"Regex": "…"}, not empty)";
   if (!value.is_object() || value.size() != 1) fields.refuse(key, legal);
-  const auto& [kind, text] = *value.items().begin();
+  const auto entry = value.begin();
+  const std::string& kind = entry.key();
+  const Json& text = *entry;
   if ((kind != "String" && kind != "Regex") || !text.is_string() || text.get_ref<const std::string&>().empty())
     fields.refuse(key, legal);
   text_ = text.get<std::string>();
