@@ -21,6 +21,9 @@ COMPONENTS = [
     {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
         {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
         {"type": "Punctuation", "behavior": "Removed"}]}},
+    {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Punctuation", "behavior": "MergedWithNext"},
+        {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}]}},
 ] + [
     {"pre_tokenizer": {"type": "Punctuation", "behavior": behavior}}
     for behavior in ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
