@@ -1,4 +1,5 @@
 // Datasets that others made: descriptions for those that have none, and datasets of mere ids.
+#include <algorithm>
 #include <cstring>
 
 #include "catch.h"
@@ -68,6 +69,19 @@ TEST_CASE("a description made of ids is that of the text they were made from", "
     options.progress = {};
     CHECK(common_tokenizer({prefix}, 1000)->prefix == prefix);
     CHECK(open_tokenizer(*common_tokenizer({prefix}, 1000))->vocab_size() == part.meta.vocabulary);
+    if (tokenizer == "train") {  // others may put several documents into a sequence
+      test::DocumentList pairs;
+      for (auto& document : test::read_dataset(prefix, 1000)) {
+        if (pairs.empty() || std::count(pairs.back().begin(), pairs.back().end(), document.back()) == 2)
+          pairs.emplace_back();
+        pairs.back().insert(pairs.back().end(), document.begin(), document.end());
+      }
+      test::write_dataset(folder / "pairs", part.meta.vocabulary, pairs);
+      const BuiltPart two =
+          describe_dataset({.prefix = folder / "pairs", .tokenizer = model, .language = "", .progress = {}});
+      CHECK(2 * two.meta.documents == part.meta.documents);
+      CHECK((two.meta.bytes == part.meta.bytes && two.meta.unigram_entropy == part.meta.unigram_entropy));
+    }
     options.language = "pt-br", options.force = true;
     describe_dataset(options);
     CHECK(read_meta(prefix)->language == "pt-br");
