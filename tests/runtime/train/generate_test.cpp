@@ -110,7 +110,7 @@ TEST_CASE("a sample is the same whichever others are made, and differs from them
   CHECK(seen.size() == 5);
   // Alone, behind another prompt, and in another order: a prompt's keys and values are used again, and must be its own.
   CHECK(sample(*other, 3, 1, prompt) == in_order[3]);
-  sample(*other, 0, 1, {9, 9, 9});
+  CHECK(sample(*other, 0, 1, {9, 9, 9}) != in_order[0]);
   CHECK(sample(*other, 1, 1, prompt) == in_order[1]);
   CHECK(sample(*other, 1, 2, prompt) != in_order[1]);
 }
