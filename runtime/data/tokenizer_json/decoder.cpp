@@ -17,8 +17,15 @@ namespace {
 using Tokens = std::vector<std::string>;
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
+  if (from.empty()) return;
+  std::string replaced;
+  size_t begin = 0;
+  for (size_t at; (at = text.find(from, begin)) != std::string::npos; begin = at + from.size()) {
+    replaced.append(text, begin, at - begin).append(to);
+  }
+  if (begin == 0) return;
+  replaced.append(text, begin, std::string::npos);
+  text.swap(replaced);
 }
 
 class ByteLevelDecoder : public Decoder {
