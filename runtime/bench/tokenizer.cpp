@@ -16,7 +16,7 @@ namespace {
 
 std::vector<std::string> read_documents(const TokenizerBenchOptions& options) {
   const data::InputFiles inputs = data::find_input_files(options.files);
-  data::DocumentStream stream(inputs.files, data::Documents::file, {});
+  data::DocumentStream stream(inputs.files, data::Documents::file, {}, {});
   std::vector<std::string> documents;
   const auto most = static_cast<size_t>(options.document);
   for (std::string text; stream.next(text);) {
