@@ -16,7 +16,7 @@ using OnTokens = std::function<void(int64_t tokens, int64_t all)>;
 struct DescribeOptions {
   std::string prefix;     // as data.train names it (open_documents)
   std::string tokenizer;  // make_tokenizer(): the one that made the ids
-  std::string eod;        // … and its token that ends documents
+  std::string eod = {};   // … and its token that ends documents
   std::string language;   // for the description
   bool force = false;     // replace a description and a tokenizer's file that are there
   OnTokens progress;
@@ -34,7 +34,7 @@ struct ImportOptions {
   std::string tokenizer;            // that made the ids, "" where it is not at hand; else the next two are of no use
   std::optional<int64_t> vocabulary;
   std::optional<int64_t> eod;  // the id that ends a document; nothing: a file is a document
-  std::string eod_token;       // make_tokenizer(): the token that ends one, where the tokenizer is named
+  std::string eod_token = {};  // make_tokenizer(): the token that ends one, where the tokenizer is named
   std::string language;
   bool force = false;
   OnTokens progress;
