@@ -376,7 +376,7 @@ TEST_CASE("groups that do not fit, and checkpoints that other groups made, are r
   refused("--set pseudo_to_real.groups=3", "does not divide model.layers = 4. Legal are 1, 2, 4, and lists");
   refused("--set pseudo_to_real.groups=[1,2]", "has 3 layers in all, but model.layers is 4");
   refused("--set pseudo_to_real.groups=[0,4]", "has the entry 0");
-  refused("--set pseudo_to_real.private=[*.biass]", "'*.biass' names no parameter of a layer");
+  refused("--set 'pseudo_to_real.private=*.biass'", "'*.biass' names no parameter of a layer");
   refused("--ranks 4 --set parallel.pipeline=2 --set parallel.reduce_every=2 --set gradient_accumulation_steps=2",
           "must be 1 where layers of a pipeline share parameters");
   const std::string out = (folder.path / "run").string();
