@@ -16,7 +16,7 @@ int64_t text_tokens(const models::Model& model) {
   return model.masking ? model.masking->text(model.sequence) : model.sequence;
 }
 
-// The whole samples of all datasets of data.train, each once.
+// The whole samples of all datasets of data.train, each once; of data.split, the training part.
 int64_t epoch_samples(const Values& values, const ModelConfig& config, const DataConfig& data) {
   if (data.train.empty()) refuse(values.at(epochs_key), "needs data.train, whose samples an epoch has.");
   const models::Model model = config.make();
@@ -28,7 +28,8 @@ int64_t epoch_samples(const Values& values, const ModelConfig& config, const Dat
                                    .vocabulary = model.vocab,
                                    .samples = {},
                                    .order = data::Order::sequential,
-                                   .split = ""})
+                                   .split = source.split,
+                                   .part = source.part})
                      .size();
     } catch (const core::DataError& error) {
       refuse(values.at(epochs_key), std::string("needs the data itself: ") + error.what() +

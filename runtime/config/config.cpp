@@ -122,6 +122,13 @@ Config load_config(const std::filesystem::path& file, const Settings& sets, int 
   return parse_config(read_config_file(file), file.string(), sets, ranks);
 }
 
+namespace {
+bool stays(const ResolvedKey& key) {
+  return key.path == "run.steps" ||
+         (key.path == "model.rope_scaling.original_max_position_embeddings" && key.value != "null");
+}
+}  // namespace
+
 Config reconfigured(const Config& config, const Settings& sets, int ranks, const std::vector<std::string>& without) {
   Tree tree;
   tree.document.name = config.file;
@@ -133,8 +140,9 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks, const
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
     const bool left_out = std::any_of(without.begin(), without.end(),
                                       [&](const std::string& section) { return covers(section, key.path); });
-    // The steps of run.epochs and the like stay: another batch or other data make no other run of it.
-    const bool settled = key.path == "run.steps" && key.from == from_name(From::inferred);
+    // The steps of run.epochs and the like stay: another batch or other data make no other run of it. So do the
+    // positions that rotary ones are stretched from: shorter samples make no other model.
+    const bool settled = key.from == from_name(From::inferred) && stays(key);
     if ((!given && !from_auto && !settled) || left_out) continue;
     json* node = &tree.document.root;
     for (const std::string& part : split_path(key.path)) node = &(*node)[part];

@@ -36,6 +36,10 @@ std::optional<DatasetTokenizer> common_tokenizer(const std::vector<std::string>&
           fmt::format("dataset {} was made by tokenizer {} but {} by {}: their token ids mean different text. Build "
                       "both with the same --tokenizer.",
                       common->prefix, common_text, prefix, tokenizer_text(*meta)));
+    if (meta->tokenizer_eod != common->eod)
+      throw core::ConfigError(fmt::format(
+          "documents of dataset {} end with '{}' but those of {} with '{}'. Build both with the same --eod.",
+          common->prefix, common->eod, prefix, meta->tokenizer_eod));
     if (meta->vocabulary > model_vocabulary)
       throw core::ConfigError(fmt::format(
           "model.vocab is {} but dataset {} was made by tokenizer '{}' with {} tokens; set model.vocab to at least {}",

@@ -94,6 +94,9 @@ class FieldHandler : public json::json_sax_t {
 
 std::string JsonField::read(std::string_view line, std::string& text) const {
   text.clear();
+  // The library takes a zero byte for the end of the text.
+  if (const size_t zero = line.find('\0'); zero != std::string_view::npos)
+    return fmt::format("it is no JSON: column {}: a zero byte", zero + 1);
   FieldHandler handler(name_, text);
   json::sax_parse(line.begin(), line.end(), &handler);
   return handler.problem(line.size());

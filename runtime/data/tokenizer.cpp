@@ -63,9 +63,10 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::string& eod) {
+  const bool bytes = name == ByteTokenizer().name();  // whatever folder has that name
   const auto in_folder = std::filesystem::path(name) / "tokenizer.json";
   std::error_code failed;
-  if (std::filesystem::is_regular_file(in_folder, failed))
+  if (!bytes && std::filesystem::is_regular_file(in_folder, failed))
     return tokenizer_json::JsonTokenizer::open(in_folder.string(), eod);
   if (has_suffix(name, ".json")) return tokenizer_json::JsonTokenizer::open(name, eod);
   if (!eod.empty())
@@ -73,7 +74,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::st
         "--eod is '{}' but the tokenizer is '{}', whose end of documents is known; only a tokenizer.json has "
         "one to choose. Leave it out.",
         eod, name));
-  if (name == ByteTokenizer().name()) return std::make_unique<ByteTokenizer>();
+  if (bytes) return std::make_unique<ByteTokenizer>();
   if (has_suffix(name, ".model")) return SentencePieceTokenizer::open(name);
   throw core::ConfigError(
       fmt::format("tokenizer '{}' is not known; legal are: bytes, the path of a SentencePiece model, which ends in "

@@ -103,12 +103,26 @@ void compare(const CarriedFiles& files, const data::DatasetTokenizer& data,
                   data.prefix, found->first, data.xxh3, hash_of(found->second)));
 }
 
+// Says whether the run that keeps its files there goes on from a checkpoint of its own.
+bool goes_on(const checkpoint::Reader* resumed, const fs::path& carried) {
+  if (resumed == nullptr || resumed->plain()) return false;
+  const fs::path run = fs::weakly_canonical(carried).parent_path();
+  for (fs::path folder = fs::weakly_canonical(resumed->folder()); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    if (folder == run) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void carry_files(const Config& config, const checkpoint::Reader* resumed, const fs::path& to,
                  const std::function<void(const std::string&)>& warn) {
   core::refuse_special(to);
-  if (fs::exists(to)) return;
+  if (fs::exists(to)) {
+    if (goes_on(resumed, to)) return;
+    fs::remove_all(to);  // of another run that never came to a checkpoint
+  }
   CarriedFiles files = files_of_start(config, resumed, warn);
   const auto data = data_tokenizer(config);
   if (data && !data->file.empty()) {

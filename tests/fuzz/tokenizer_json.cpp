@@ -15,7 +15,8 @@ using runtime::data::tokenizer_json::JsonTokenizer;
 bool accepts(std::string_view input) {
   try {
     const JsonTokenizer tokenizer(std::string(input), "fuzz", {.named = "", .configured = "<end>"});
-    const std::string text = "The kernel  reads \xC3\xA9t\xC3\xA9 e\xCC\x81 \xE6\x97\xA5 12\r\n\xFF\x00<end> end.";
+    using namespace std::string_literals;  // a zero byte does not end them
+    const std::string text = "The kernel  reads \xC3\xA9t\xC3\xA9 e\xCC\x81 \xE6\x97\xA5 12\r\n\xFF\x00<end> end."s;
     std::vector<int32_t> ids;
     tokenizer.encode(text, ids);
     for (const int32_t id : ids) {

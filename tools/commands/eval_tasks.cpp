@@ -132,7 +132,7 @@ int eval_tasks(const po::variables_map& values, comm::Transport& transport, cons
   if (model.masking) {
     throw core::ConfigError(
         fmt::format("model.type is \"{}\": a model that names hidden tokens from both sides gives a text no "
-                    "likelihood token by token. --tasks is for gpt2, llama and qwen3 models",
+                    "likelihood token by token. --tasks is for models that predict the next token",
                     model.type));
   }
   std::string unnamed;

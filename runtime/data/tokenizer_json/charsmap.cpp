@@ -81,7 +81,8 @@ class Charsmap : public Normalizer {
       if ((unit >> 8 & 1) == 0) continue;
       if (node >= units_.size()) return std::nullopt;
       const size_t begin = units_[node] & 0x7FFFFFFFu;
-      if (begin >= texts_.size()) return std::nullopt;
+      // A corrupt map may point into the middle of a character.
+      if (begin >= texts_.size() || (static_cast<unsigned char>(texts_[begin]) & 0xC0u) == 0x80u) return std::nullopt;
       return std::string_view(texts_).substr(begin, texts_.find('\0', begin) - begin);
     }
     return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -15,13 +16,21 @@ namespace {
 constexpr int deepest = 32;           // sequences inside sequences
 constexpr size_t longest_value = 80;  // of what messages show
 
+// Deep values are named by their type: what prints a value works with the stack.
+bool is_shallow(const Json& value, int depth) {
+  return !value.is_structured() || (depth > 0 && std::all_of(value.begin(), value.end(), [&](const Json& one) {
+                                      return is_shallow(one, depth - 1);
+                                    }));
+}
+
+}  // namespace
+
 std::string shown(const Json& value) {
+  if (!is_shallow(value, 4)) return value.is_object() ? "an object" : "a list";
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > longest_value) text = text.substr(0, longest_value) + "…";
   return text;
 }
-
-}  // namespace
 
 Fields::Fields(const Json& object, std::string where, std::string source, int depth)
     : object_(&object), where_(std::move(where)), source_(std::move(source)), depth_(depth) {

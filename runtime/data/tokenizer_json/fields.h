@@ -11,6 +11,8 @@ namespace zrt::runtime::data::tokenizer_json {
 
 using Json = nlohmann::json;
 
+std::string shown(const Json& value);  // in messages: cut where it is long, and only its type where it is deep
+
 class Fields {
  public:
   // `where`: the place of `object` in the file, such as "pre_tokenizer.pretokenizers[1]"; "" for the whole. All members

@@ -28,9 +28,9 @@ std::pair<std::string, std::string> pair_of(const Fields& fields, const Json& me
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
-  refuse_merge(fields, number,
-               fmt::format("is {}; it must be a pair of tokens, or a string of two with a space between",
-                           merge.dump(-1, ' ', true, Json::error_handler_t::replace)));
+  refuse_merge(
+      fields, number,
+      fmt::format("is {}; it must be a pair of tokens, or a string of two with a space between", shown(merge)));
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ JsonTokenizer::~JsonTokenizer() = default;
 
 std::unique_ptr<JsonTokenizer> JsonTokenizer::open(const std::string& path, const std::string& eod) {
   return std::make_unique<JsonTokenizer>(core::read_text(path, largest_file), path,
-                                         Ends{eod, configured_end(path).value_or("")});
+                                         Ends{eod, eod.empty() ? configured_end(path).value_or("") : ""});
 }
 
 const std::string& JsonTokenizer::name() const {

@@ -150,9 +150,9 @@ std::unique_ptr<Model> read_unigram(Fields& fields) {
   for (const Json& entry : entries) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
         !std::isfinite(entry[1].get<double>()))
-      throw core::DataError(core::printable(fmt::format("{}: {}[{}] is {}; it must be a pair of a piece and its score.",
-                                                        fields.source(), fields.place("vocab"), scores.size(),
-                                                        entry.dump(-1, ' ', true, Json::error_handler_t::replace))));
+      throw core::DataError(
+          core::printable(fmt::format("{}: {}[{}] is {}; it must be a pair of a piece and its score.", fields.source(),
+                                      fields.place("vocab"), scores.size(), shown(entry))));
     vocabulary.add(entry[0].get<std::string>(), static_cast<int32_t>(scores.size()));
     scores.push_back(as_library_reads(entry[1].get<double>()));
   }

@@ -59,7 +59,8 @@ TEST_CASE("an epoch has the samples of all datasets, each once, and may be a par
   CHECK(configured(R"("epochs": 0.5)", {}, 2, a).run.steps == 1);
   CHECK(configured(R"("epochs": 2.5)", {}, 2, a).run.steps == 4);  // 25 samples
   const Config both = configured(R"("epochs": 2)", {"data.train=[[0.9, \"" + a + "\"], [0.1, \"" + b + "\"]]"});
-  CHECK(both.run.steps == 8);  // 60 samples
+  CHECK(both.run.steps == 8);                                                    // 60 samples
+  CHECK(configured(R"("epochs": 1)", {"data.split=0.5"}, 2, b).run.steps == 2);  // one document of two
   // The number that is settled stays, whatever has become of the data.
   std::filesystem::remove(b + ".idx");
   CHECK(data_parallel(both, 1).run.steps == 8);

@@ -84,6 +84,8 @@ TEST_CASE("what is wrong with a line is said in its own words", "[data]") {
   CHECK(contains(problem(R"({"text": "\ud83dx"})"), "surrogate"));
   CHECK(contains(problem(R"({"other": "\ud83d", "text": "a"})"), "surrogate"));
   CHECK(contains(problem("{\"text\": \"a\xe9\"}"), "UTF-8"));
+  // The library would end there, and what follows would be lost.
+  CHECK(problem(std::string("{\"text\": \"a\"}\0{}", 16)) == "it is no JSON: column 14: a zero byte");
   CHECK(!contains(problem("{\"text\": \"" + std::string(100000, 'x') + "\\q\"}"), "xxx"));  // no message of that length
   CHECK(problem("[1]") == "it is no object; a line holds one, such as {\"text\": \"…\"}");
   CHECK(problem("\"text\"") == "it is no object; a line holds one, such as {\"text\": \"…\"}");

@@ -102,6 +102,9 @@ TEST_CASE("values that a tokenizer.json cannot have are refused by key and value
                  "it is truncated or corrupt"));
   CHECK(contains(error_of<core::DataError>([] { JsonTokenizer("{\"model\": \"\\ud800\"}", "t.json", {}); }),
                  "t.json: the file is not JSON"));
+  // Printing so deep a value would overflow the stack.
+  const std::string deep = "{\"model\": " + std::string(300000, '[') + std::string(300000, ']') + "}";
+  CHECK(contains(error_of<core::DataError>([&] { JsonTokenizer(deep, "t.json", {}); }), "model is a list"));
   CHECK(contains(error_of<core::DataError>([] { JsonTokenizer("{}", "t.json", {}); }),
                  "model is missing; it must be there: this is no tokenizer.json of Hugging Face"));
 }
@@ -141,6 +144,9 @@ TEST_CASE("the end of documents is named, configured, known by its name, or aske
   write_file(path, file.dump());
   CHECK(JsonTokenizer::open(path, "")->eod() == 3);
   CHECK(contains(error_of<core::ConfigError>([] { make_tokenizer("bytes", "<end>"); }), "--eod is '<end>'"));
+  // A token that is named needs no configuration.
+  write_file(folder / "tokenizer_config.json", "{");
+  CHECK(JsonTokenizer::open(path, "a")->eod() == 0);
 }
 
 TEST_CASE("a dataset keeps its tokenizer.json and its end of documents, and adds no template") {

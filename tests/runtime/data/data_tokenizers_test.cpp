@@ -51,6 +51,8 @@ TEST_CASE("datasets whose tokenizers differ in one thing alone, name, model or s
     CHECK(contains(message, first));
     CHECK(contains(message, second));
   }
+  write_file(second + ".meta.json", meta([](DatasetMeta& m) { m.tokenizer_eod = "</s>"; }));
+  CHECK(contains(error_of<ConfigError>(together), "Build both with the same --eod"));
 }
 
 }  // namespace zrt::data_tokenizers_test
