@@ -1,5 +1,5 @@
-// How rotary positions are stretched for contexts longer than the ones a model was first trained on, by one of the
-// rules that Hugging Face's rope_type names.
+// Rules by which rotary positions are stretched for contexts longer than those a model was first trained on: those
+// that Hugging Face's rope_type names.
 #pragma once
 #include <cstdint>
 #include <optional>

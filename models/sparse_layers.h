@@ -16,7 +16,7 @@ struct SparseLayers {
     const bool sparse = layers == Which::all || (layer % 2 == 0) == (layers == Which::even);
     return sparse ? pattern : AttentionPattern{.causal = pattern.causal};
   }
-  // Of the scores that `count` dense layers have at T positions.
+  // Returns the share of the scores that `count` dense layers have at T positions.
   double share(int64_t count, int64_t T) const {
     double sum = 0;
     const double kept = pattern.share(T);

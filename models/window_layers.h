@@ -1,4 +1,4 @@
-// Which layers of a model attend to a window: the last so many positions up to a query's own. The others attend to all.
+// Says which layers of a model attend to a window: the last so many positions up to a query's own. Others see all.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ struct WindowLayers {
   AttentionPattern of(int64_t layer, int64_t T) const {
     return has(layer) ? AttentionPattern::of_window(window, T) : AttentionPattern{};
   }
-  // Of the scores that `count` dense layers have at T positions.
+  // Returns the share of the scores that `count` dense layers have at T positions.
   double share(int64_t count, int64_t T) const {
     double sum = 0;
     for (int64_t layer = 0; layer < count; ++layer) sum += of(layer, T).share(T);

@@ -83,7 +83,7 @@ void Layer::forward(const Call& call) const {
   if (parts.has(hidden)) mlp_->expand(call, mlp, second);
   if (parts.has(projection)) mlp_->project(call, mlp, from_mlp, add_residual_stream ? second_base() : nullptr);
   if (parts.has(output) && norms_behind_) {
-    // Where the part runs again for what it keeps nobody wants its output.
+    // A part that runs again for what it keeps has no output.
     void* const normed = call.output != nullptr ? call.output : space.behind;
     norm_behind(call, norms_behind_->mlp, own_place(call, from_mlp), kept.from_mlp, normed, kept.mlp_norm);
     if (call.output == nullptr) return;

@@ -12,9 +12,8 @@ using namespace core::keys;
 // Named and meant as in Hugging Face's config.json; there null is no cap, here that is 0.
 constexpr Key keys_of_gemma[] = {
     key("sliding_window_pattern", t_int | t_null, "null", between(0, 100000), Effect::results,
-        "Of every so many layers the last attends to all tokens, the others to a window; 0: none does, 1: all do; "
-        "null: "
-        "2 of Gemma 2, 6 of Gemma 3."),
+        "Every so many layers the last one attends to all tokens, the others to a window; 0: none does, 1: all do; "
+        "null: 2 of Gemma 2, 6 of Gemma 3."),
     key("query_pre_attn_scalar", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
         "Scores of attention are divided by the root of this; null: 256."),
     key("attn_logit_softcapping", t_real | t_null, "null", between(0, 1e6), Effect::results,

@@ -6,7 +6,7 @@ namespace zrt::models {
 
 std::span<const core::keys::Key> gemma_keys();  // of the section "model"
 
-// Where keys are left out.
+// These are the values of keys that are left out.
 struct GemmaDefaults {
   double rope_theta = 10000;
   int64_t period = 2;                       // of layers that attend to all

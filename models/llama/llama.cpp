@@ -12,7 +12,7 @@
 namespace zrt::models {
 namespace {
 
-// Of the keys that the rule reads; the others have their defaults, which are legal.
+// Checks the keys that the rule reads; the others have their defaults, which are legal.
 void check_rope_scaling(const RopeScaling& scaling) {
   const bool legal = scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
                      scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_positions >= 1 &&

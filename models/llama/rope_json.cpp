@@ -104,7 +104,7 @@ Rope read_block(const File& file, const char* key) {
     number(block, word, 0, name);
     rope.stretch[word] = block.at(word);
   }
-  // Where the block does not say which sequences the network was first trained on, all of them.
+  // A block that does not say which sequences the network was first trained on means all of them.
   if (rope_rule_reads(rope.type, positions)) {
     number(block, positions, 0, name);
     rope.stretch[positions] = block.contains(positions) ? block.at(positions) : OrderedJson(file.sequence);

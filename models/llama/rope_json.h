@@ -10,7 +10,7 @@ namespace zrt::models {
 
 inline const std::vector<std::string_view> all_rope_types{"default", "llama3", "linear", "dynamic", "yarn"};
 
-// Of a section `model` with the keys rope_theta and, perhaps, rope_scaling.….
+// Writes rope_theta and, where it is stretched, rope_scaling of a section `model`.
 void write_rope(const OrderedJson& model, OrderedJson& config);
 // `model` has its sequence. Throws DataError for what zrt does not compute, and for two places that differ. `legal`
 // lists the rope_types that the type has.

@@ -25,26 +25,26 @@ constexpr Key scaling_keys[] = {
     key("factor", t_real | t_null, "null", between(1, 1e6), Effect::results,
         "How often the longest waves are stretched; null: 8."),
     key("low_freq_factor", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
-        "Of llama3: waves longer than the original positions divided by this are stretched in full; null: 1."),
+        "For llama3: waves longer than the original positions divided by this are stretched in full; null: 1."),
     key("high_freq_factor", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
-        "Of llama3: waves shorter than the original positions divided by this are not stretched; null: 4."),
+        "For llama3: waves shorter than the original positions divided by this are not stretched; null: 4."),
     key("original_max_position_embeddings", t_int | t_null, "null", between(1, 1 << 24), Effect::results,
         "Tokens of the sequences that the network was first trained on, of all but linear; null: of llama3 8192, else "
         "model.sequence."),
     key("beta_fast", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
-        "Of yarn: waves that turn more often within the original positions are not stretched; null: 32."),
+        "For yarn: waves that turn more often within the original positions are not stretched; null: 32."),
     key("beta_slow", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
-        "Of yarn: waves that turn less often within the original positions are stretched in full; null: 1."),
+        "For yarn: waves that turn less often within the original positions are stretched in full; null: 1."),
     key("truncate", t_bool | t_null, "null", {}, Effect::results,
-        "Of yarn: whether the bounds between which waves are stretched in part are whole numbers of pairs; null: "
+        "For yarn: whether the bounds between which waves are stretched in part are whole numbers of pairs; null: "
         "true."),
     key("attention_factor", t_real | t_null, "null", between(1e-3, 1e3), Effect::results,
-        "Of yarn: what cosines and sines are multiplied by; null: 0.1 ln(factor) + 1, or what mscale says."),
+        "For yarn: what cosines and sines are multiplied by; null: 0.1 ln(factor) + 1, or what mscale says."),
     key("mscale", t_real | t_null, "null", between(1e-6, 1e3), Effect::results,
-        "Of yarn, with mscale_all_dim: the attention factor is 0.1 mscale ln(factor) + 1, divided by the same with "
+        "For yarn, with mscale_all_dim: the attention factor is 0.1 mscale ln(factor) + 1, divided by the same with "
         "mscale_all_dim; null: neither."),
     key("mscale_all_dim", t_real | t_null, "null", between(1e-6, 1e3), Effect::results,
-        "Of yarn: see mscale; null: neither."),
+        "For yarn: see mscale; null: neither."),
 };
 
 struct NamedRule {
@@ -92,7 +92,7 @@ void refuse_keys_of_other_rules(const Values& values, const std::string& type) {
   }
 }
 
-// What tells yarn's attention factor: itself, or mscale with mscale_all_dim, or nothing.
+// Refuses a factor of yarn's attention that is said by halves or twice.
 void refuse_half_a_scale(const Values& values) {
   const auto given = [&](const char* key) { return !values.is_null(path_of(key)); };
   for (const auto& [one, other] : {std::pair{"mscale", "mscale_all_dim"}, {"mscale_all_dim", "mscale"}}) {

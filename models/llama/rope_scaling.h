@@ -10,7 +10,7 @@ namespace zrt::models {
 std::span<const core::keys::Key> rope_section_key();   // of the section "model"
 std::span<const core::keys::Key> rope_scaling_keys();  // of the section "model.rope_scaling"
 
-// Whether the rule of that rope_type reads a key of the section; none does where it has no rule.
+// Says whether the rule of that rope_type reads a key of the section; none does where it has no rule.
 bool rope_rule_reads(std::string_view rope_type, std::string_view key);
 
 // For ModelSpec::read. `sequence`: the model's.

@@ -6,7 +6,7 @@ namespace zrt::models {
 
 std::span<const core::keys::Key> llama_size_keys();  // of the section "model"
 
-// Where keys are left out.
+// These are the values of keys that are left out.
 struct LlamaDefaults {
   int64_t head_dim = 0;  // 0: model.hidden / model.heads
   double rope_theta = 10000, rms_norm_eps = 1e-5;

@@ -17,11 +17,15 @@ namespace {
 std::vector<std::string> read_documents(const TokenizerBenchOptions& options) {
   const data::InputFiles inputs = data::find_input_files(options.files);
   data::DocumentStream stream(inputs.files, data::Documents::file, {}, {});
+  std::vector<std::string> texts;
+  for (std::string text; stream.next(text);) texts.push_back(std::move(text));
+  // Damage is known when a file has been read.
+  if (!stream.damaged().empty())
+    throw core::DataError(
+        fmt::format("{}: the text is not UTF-8 throughout. Name another.", stream.damaged().front().path));
   std::vector<std::string> documents;
   const auto most = static_cast<size_t>(options.document);
-  for (std::string text; stream.next(text);) {
-    if (!stream.damaged().empty())
-      throw core::DataError(fmt::format("{}: the text is not UTF-8 throughout. Name another.", stream.path()));
+  for (const std::string& text : texts) {
     for (std::string_view rest = text; !rest.empty();) {
       const size_t bytes = rest.size() <= most ? rest.size() : core::utf8_cut(rest, most, true);
       documents.emplace_back(rest.substr(0, bytes));

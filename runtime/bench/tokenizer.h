@@ -1,4 +1,4 @@
-// How fast a tokenizer turns text into ids.
+// Measures how fast a tokenizer turns text into ids.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -52,7 +52,7 @@ class Filling {
   }
 
  private:
-  // What the command line names wins over what the file says.
+  // The command line wins over the file.
   bool wins_over(const Value& value) const { return from_.from == From::command_line && value.from == From::file; }
   void give_way(const Value& value) {
     values_.warnings.push_back(shown(value) + " gives way to model.from on the command line.");
@@ -98,7 +98,7 @@ class Filling {
     const nlohmann::json fallback =
         value.key->fallback == nullptr ? nlohmann::json() : nlohmann::json::parse(value.key->fallback);
     if (value.path == from_key || !values_.given(value.path) || value.value == fallback) return;
-    // How to train is for the configuration to say.
+    // The configuration says how to train.
     constexpr std::string_view training[] = {"model.dropout", "model.mask_rate", "model.whole_words"};
     if (value.path.starts_with("sparse_attention.")) return;
     if (std::find(std::begin(training), std::end(training), value.path) != std::end(training)) return;

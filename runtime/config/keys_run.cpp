@@ -10,8 +10,8 @@ constexpr Key run_rows[] = {
     key("steps", t_int, "1000", between(1, most), Effect::results,
         "Steps of the run, those before it was resumed included."),
     key("epochs", t_real | t_null, "null", between(0, most), Effect::results,
-        "Length of the run in place of run.steps: passes over data.train, whose datasets count once each, parts of one "
-        "too; in steps, rounded up."),
+        "Length of the run in passes over data.train, in place of run.steps. Each dataset counts once; fractions are "
+        "legal; the steps are rounded up."),
     key("tokens", t_int | t_null, "null", at_least(1), Effect::results,
         "Length of the run in place of run.steps: tokens to train on; in steps, rounded up."),
     key("samples", t_int | t_null, "null", between(1, most), Effect::results,

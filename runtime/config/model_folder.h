@@ -14,7 +14,7 @@ struct FolderModel {
   std::vector<std::string> warnings;           // of keys that zrt does not know
 };
 
-// Whether the folder has config.json, a checkpoint's manifest or checkpoints.
+// Says whether the folder has config.json, a checkpoint's manifest or checkpoints.
 bool holds_model(const std::filesystem::path& folder);
 
 // Reads config.json; where there is none, the manifest of the checkpoint or of the newest one of the run. Throws

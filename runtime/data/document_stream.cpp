@@ -180,7 +180,7 @@ bool DocumentStream::next_object(std::string& document) {
   return false;
 }
 
-// Without its newline, and valid until the next call.
+// The line comes without its newline and is valid until the next call.
 bool DocumentStream::next_line(std::string_view& line) {
   size_t searched = at_;
   while (true) {

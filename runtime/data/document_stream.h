@@ -14,7 +14,7 @@
 
 namespace zrt::runtime::data {
 
-// Of plain text. file: a file is a document. paragraph: blank lines separate documents and belong to none. In JSON
+// Documents of plain text. file: each file is one. paragraph: blank lines separate them and belong to none. In JSON
 // lines the text of each line is one.
 enum class Documents : uint8_t { file, paragraph };
 
@@ -27,14 +27,14 @@ struct DamagedText {
   int64_t bytes = 0, first = 0;  // how many, and the offset of the first
 };
 
-// A file of JSON lines of which some are none, or lack the text.
+// A file with lines that are no JSON or lack the text.
 struct BadLines {
   std::string path;
   int64_t count = 0, first = 0;  // lines count from 1
   std::string reason;            // of the first
 };
 
-// The lines that files of JSON lines hold: those whose names say so (json_ending).
+// Options for files of JSON lines, known by their names (json_ending).
 struct LineOptions {
   std::string field = "text";  // whose text is the document
   bool skip_bad = false;       // leave bad lines out, and count them

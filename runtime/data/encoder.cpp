@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -10,7 +11,7 @@ namespace zrt::runtime::data {
 
 namespace {
 
-// Enough for a batch to cost more than its hand-over.
+// A batch of this size costs more than its hand-over.
 constexpr size_t batch_bytes = size_t{1} << 18;
 // Texts that wait or are at work: a bound of memory, beside four batches for each thread.
 constexpr size_t most_pending_bytes = size_t{32} << 20;
@@ -21,10 +22,21 @@ Encoder::Encoder(const Tokenizer& tokenizer, int threads, OnEncoded on_encoded)
     : tokenizer_(tokenizer), on_encoded_(std::move(on_encoded)) {
   if (threads < 1 || threads > 1024)
     throw core::ConfigError(fmt::format("threads is {}; legal are 1 to 1024.", threads));
-  for (int i = 0; threads > 1 && i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; threads > 1 && i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    const size_t started = threads_.size();
+    stop();
+    throw core::ConfigError(fmt::format("threads is {}, but the system lets no more than {} begin ({}). Use fewer.",
+                                        threads, started, error.what()));
+  }
 }
 
 Encoder::~Encoder() {
+  stop();
+}
+
+void Encoder::stop() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

@@ -57,6 +57,7 @@ class Encoder {
   void append(std::string_view text, int part, bool open);
   void submit();
   void hand_on(bool all);
+  void stop();
   void work();
   void encode(Encoded& batch) const;
 

@@ -49,10 +49,10 @@ class GzipDecoder : public Decoder {
     while (any_member_ && fill() && *stream_.next_in == 0) ++stream_.next_in, --stream_.avail_in;
     if (!fill()) return false;
     if (*stream_.next_in != 0x1f) {
-      file_.fail(fmt::format(
-          "behind its gzip data lie bytes that are none, from byte {} on. Are two files in it? Compress the "
-          "whole text",
-          std::ftell(file_.file) - static_cast<long>(stream_.avail_in)));
+      file_.fail(
+          fmt::format("other bytes follow its gzip data, from byte {} on. Are two files in it? Compress the "
+                      "whole text",
+                      std::ftell(file_.file) - static_cast<long>(stream_.avail_in)));
     }
     if (inflateReset(&stream_) != Z_OK) file_.fail("out of memory");
     return in_member_ = any_member_ = true;

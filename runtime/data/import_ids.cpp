@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t ids_at_once = 1 << 16;
 
-// A vocabulary of its own, or a tokenizer's, and what ends a document.
+// The vocabulary (given, or the tokenizer's) and the id that ends a document.
 struct IdKind {
   std::unique_ptr<Tokenizer> tokenizer;  // none where it is not at hand
   int64_t vocabulary = 0;

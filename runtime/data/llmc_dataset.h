@@ -45,7 +45,7 @@ class LlmcDataset : public TokenDocuments {
 
 // Whether `name` is for this reader: it ends in .bin.
 bool is_llmc_name(const std::string& name);
-// Whether a file that begins with this number, little-endian, is one of llm.c's.
+// True for a number, little-endian, that files of llm.c begin with.
 bool is_llmc_magic(int32_t number);
 
 }  // namespace zrt::runtime::data

@@ -14,7 +14,7 @@ struct BuiltPart {
   DatasetMeta meta;  // documents, tokens, bytes, entropy; also written as PREFIX.meta.json
 };
 
-// Of text whose bytes were counted, in bits per byte.
+// Entropy of text by its byte counts, in bits per byte.
 double unigram_entropy(const ByteCounts& counts);
 
 class PartWriter {

@@ -23,7 +23,7 @@ class TextCheck {
   size_t begin(std::string_view first);
   // The same of a file that is read as JSON, which add() and end() do not look at.
   size_t begin_any(std::string_view first);
-  // Of such a file, a line of which is no JSON. Throws DataError where it is binary, in UTF-16 or UTF-32, or a list.
+  // Call it when a line of such a file is no JSON. Throws DataError where it is binary, in UTF-16 or UTF-32, or a list.
   void refuse_other() const;
   // Every piece, also the first, with its mark. Throws DataError as begin().
   void add(std::string_view piece);

@@ -1,4 +1,4 @@
-// What the text behind token ids measures: its bytes and their entropy, which a dataset made elsewhere does not say.
+// Measures the text behind token ids: its bytes and their entropy, which a dataset made elsewhere does not say.
 #pragma once
 #include <cstdint>
 #include <span>

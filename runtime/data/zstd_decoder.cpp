@@ -43,7 +43,7 @@ class ZstdDecoder : public Decoder {
 
   [[noreturn]] void refuse(size_t code) const {
     if (ZSTD_getErrorCode(code) == ZSTD_error_prefix_unknown && any_frame_) {
-      file_.fail("behind its zstd data lie bytes that are none. Are two files in it? Compress the whole text");
+      file_.fail("other bytes follow its zstd data. Are two files in it? Compress the whole text");
     }
     // Frames of `zstd --long=31`, for example, whose text can only be read with 2 GiB of it in memory.
     if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge) {

@@ -42,7 +42,7 @@ std::optional<data::DatasetTokenizer> data_tokenizer(const Config& config) {
   return data::common_tokenizer(prefixes, config.model.vocab);
 }
 
-// Under which name transformers looks for a tokenizer's file.
+// Returns the name under which transformers looks for a tokenizer's file.
 std::string file_name(const fs::path& file) {
   return file.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
 }

@@ -1,4 +1,4 @@
-// What a run keeps beside its checkpoints for its exports: see checkpoint/carried.h.
+// A run keeps files beside its checkpoints for its exports: see checkpoint/carried.h.
 #pragma once
 #include <filesystem>
 #include <functional>

@@ -20,7 +20,7 @@ struct GenerateOptions {
   std::function<bool(int32_t token)> emit{};  // called with each new token, if set; false ends the text behind it
 };
 
-// Why a text ended.
+// The reason why a text ended.
 enum class TextEnd : uint8_t { tokens, sequence, stop_token, caller };
 
 struct GeneratedTokens {

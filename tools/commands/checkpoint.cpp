@@ -162,7 +162,7 @@ int verify(const Args& args) {
   return 0;
 }
 
-// Why an export has no tokenizer, and what to do.
+// Says why an export has no tokenizer, and what to do.
 std::string no_tokenizer_text(const Manifest& manifest) {
   const Json data = manifest.made_by.is_object() ? manifest.made_by.value("data", Json()) : Json();
   const Json train = data.is_object() ? data.value("train", Json()) : Json();

@@ -25,7 +25,7 @@ struct AttentionTile {
   bool gathers() const { return runs.size() > 1; }
   // Keys that a query sees: the first so many.
   int64_t seen(int64_t query, bool causal) const;
-  // … of a window: less the first so many, which only queries before it see.
+  // Returns how many of these a window hides from the query: only queries before it see them.
   int64_t passed(int64_t query, const AttentionPattern& pattern) const {
     return pattern.window == 0 ? 0 : pattern.first_key(static_cast<int>(query)) - runs.front().begin;
   }

@@ -97,7 +97,7 @@ struct Gradient {
   int64_t target;         // negative where another rank has it
   float target_x;         // its logit
   float inverse_cap = 0;  // of a soft cap that made the logits; 0: there is none
-  // … whose slope it is where it has made x.
+  // Returns the slope of the cap where it has made x.
   __device__ float slope(float x) const {
     const float t = x * inverse_cap;
     return 1.0f - t * t;

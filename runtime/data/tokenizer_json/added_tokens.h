@@ -24,7 +24,7 @@ struct AddedToken {
 
 class AddedTokens {
  public:
-  // Of "added_tokens". Throws DataError where one contradicts the model's vocabulary or another.
+  // Reads "added_tokens". Throws DataError where one contradicts the model's vocabulary or another.
   AddedTokens(Fields& fields, const Vocabulary& vocabulary, const Normalizer* normalizer);
 
   // Calls text(part) for what is none of them and token(id) for each, from left to right. `normalized`: looks for those

@@ -40,7 +40,7 @@ class Bpe : public Model {
             vocabulary_.find(space_sign) >= 0 && !spans_words();
   }
 
-  // Where no token goes on behind a word, words are told apart here, so that the cache helps a text without pieces.
+  // Words are told apart here if no token goes on behind one, so that the cache helps a text without pieces.
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const override {
     if (!cuts_) return encode_word(piece, scratch, out);
     size_t begin = 0;
@@ -82,7 +82,7 @@ class Bpe : public Model {
     }
   }
 
-  // Whether some token has a space sign behind another character.
+  // True if some token has a space sign behind another character.
   bool spans_words() const {
     for (int32_t id = 0; id < vocabulary_.size(); ++id) {
       const std::string& text = vocabulary_.text(id);

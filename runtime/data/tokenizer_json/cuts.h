@@ -1,4 +1,4 @@
-// What becomes of the parts that a pattern matched: removed, a piece each, or joined with what lies beside them.
+// Cuts a piece at the parts that a pattern matched: these are removed, a piece each, or joined with their neighbours.
 #pragma once
 #include <string_view>
 
@@ -7,7 +7,7 @@
 namespace zrt::runtime::data::tokenizer_json {
 
 enum class Behavior : uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
-// Of key `behavior`.
+// Reads key `behavior`.
 Behavior read_behavior(Fields& fields, const char* otherwise);
 
 // Takes the parts of a piece from left to right and hands on pieces.

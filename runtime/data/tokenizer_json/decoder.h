@@ -1,4 +1,4 @@
-// What makes text of tokens again: one subclass for each type of decoder.
+// Turns tokens into text again: one subclass for each type of decoder.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ class Decoder {
 
 // Throws DataError naming the type where there is no such decoder.
 std::unique_ptr<Decoder> read_decoder(Fields fields);
-// Of a file without one: a space between tokens.
+// Stands in where a file names none: a space between tokens.
 std::unique_ptr<Decoder> spaced_decoder();
 
 }  // namespace zrt::runtime::data::tokenizer_json

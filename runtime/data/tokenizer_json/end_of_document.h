@@ -1,4 +1,4 @@
-// Which token ends a document.
+// Finds the token that ends a document.
 #pragma once
 #include <optional>
 #include <string>

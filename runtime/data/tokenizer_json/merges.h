@@ -1,4 +1,4 @@
-// Which two tokens become one, and in which order.
+// Says which two tokens become one, and in which order.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -43,9 +43,9 @@ class Merges {
   }
   size_t place(uint64_t key) const { return static_cast<size_t>(key * 0x9E3779B97F4A7C15u >> 20) & mask_; }
   void add(int32_t left, int32_t right, Merge merge);
-  // Of few symbols: looks for the lowest rank anew each time.
+  // For few symbols: looks for the lowest rank anew each time.
   void apply_few(std::vector<int32_t>& ids, size_t begin, std::vector<uint32_t>& ranks) const;
-  // Of many: a heap of candidates.
+  // For many: keeps a heap of candidates.
   void apply_many(std::vector<int32_t>& ids, size_t begin, Scratch& scratch) const;
 
   std::vector<Slot> slots_;

@@ -1,4 +1,4 @@
-// What turns a piece of text into ids: one subclass for each type of model.
+// Turns a piece of text into ids: one subclass for each type of model.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -21,12 +21,12 @@ class Model {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   // The id that stands for a byte that is no UTF-8; -1 for none.
   virtual int32_t byte_id(uint8_t) const { return -1; }
-  // What a token has in front when it goes on with a word; "" where words are not marked so.
+  // The prefix of tokens that go on with a word; "" where words are not marked so.
   virtual std::string_view continuing_prefix() const { return {}; }
 
  protected:
   explicit Model(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
-  // Of a word, with the help of the cache.
+  // Encodes a word with the help of the cache.
   void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
   virtual void find_ids(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const = 0;
 
@@ -36,7 +36,7 @@ class Model {
 // `raw_bytes`: pieces come as bytes, which the vocabulary writes as the characters of byte_level.h. Throws DataError
 // naming the type where there is no such model.
 std::unique_ptr<Model> read_model(Fields fields, bool raw_bytes);
-// Whether the model can take bytes for their characters.
+// True if the model can take bytes for their characters.
 bool takes_raw_bytes(Fields fields);
 
 std::unique_ptr<Model> read_bpe(Fields& fields, bool raw_bytes);

@@ -1,4 +1,4 @@
-// What is done to a text before it is cut: one subclass for each type of normalizer.
+// Rewrites a text before it is cut: one subclass for each type of normalizer.
 #pragma once
 #include <memory>
 #include <string>

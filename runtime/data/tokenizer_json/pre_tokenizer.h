@@ -1,4 +1,4 @@
-// What cuts a text into the pieces that no token crosses: one subclass for each type of pre-tokenizer.
+// Cuts a text into the pieces that no token crosses: one subclass for each type of pre-tokenizer.
 #pragma once
 #include <memory>
 #include <string_view>

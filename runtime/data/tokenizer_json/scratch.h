@@ -1,4 +1,4 @@
-// What one thread needs while it encodes: memory that is used again, and the ids of words that it has seen.
+// Memory of one thread while it encodes, used again and again, and the ids of words that it has seen.
 #pragma once
 #include <array>
 #include <cstdint>

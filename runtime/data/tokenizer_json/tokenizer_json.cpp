@@ -33,7 +33,7 @@ Json parse_json(const std::string& text, const std::string& source) {
   }
 }
 
-// With U+FFFD for each byte that is no UTF-8.
+// Puts U+FFFD for each byte that is no UTF-8.
 std::string mended(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -96,7 +96,7 @@ struct JsonTokenizer::Impl {
     return true;
   }
 
-  // Of a text whose first `good` bytes are well-formed and the next one is not.
+  // Encodes a text whose first `good` bytes are well-formed and the next one is not.
   void encode_broken(std::string_view text, size_t good, Scratch& scratch, std::vector<int32_t>& out) const {
     bool first = true;
     while (!text.empty()) {
@@ -108,7 +108,7 @@ struct JsonTokenizer::Impl {
     }
   }
 
-  // Of well-formed UTF-8.
+  // Encodes well-formed UTF-8.
   void encode(std::string_view text, bool first, Scratch& scratch, std::vector<int32_t>& out) const {
     const auto encode_piece = [&](Piece piece) { model->encode(piece.text, scratch, out); };
     const PieceSink to_model(encode_piece);

@@ -12,8 +12,8 @@ namespace zrt::runtime::data::tokenizer_json {
 
 class Vocabulary {
  public:
-  // Of "vocab": {"text": id, …}, as BPE and WordPiece write it. Throws DataError for ids that are none, or leave wide
-  // gaps.
+  // Reads "vocab": {"text": id, …}, as BPE and WordPiece write it. Throws DataError for ids that are none, or leave
+  // wide gaps.
   static Vocabulary of_object(Fields& fields);
 
   void add(std::string text, int32_t id);

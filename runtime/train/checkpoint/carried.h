@@ -20,7 +20,7 @@ using CarriedFiles = std::map<std::string, std::string>;  // contents by name
 CarriedFiles read_carried(const std::filesystem::path& folder,
                           const std::function<void(const std::string&)>& warn = nullptr);
 
-// Whether a tokenizer can be made of them.
+// Says whether a tokenizer can be made of them.
 bool has_tokenizer(const CarriedFiles& files);
 
 // Makes the new folder with these files. It appears under its name when all of it is on disk. Does nothing without
