@@ -104,7 +104,8 @@ class Fuse : public Decoder {
   void apply(Tokens& tokens) const override {
     std::string all;
     for (const std::string& token : tokens) all += token;
-    tokens.assign(1, std::move(all));
+    tokens.clear();
+    tokens.push_back(std::move(all));
   }
 };
 
