@@ -104,7 +104,9 @@ TEST_CASE("each rule of stretched positions infers the keys that it reads, and n
   CHECK(dynamic["beta_fast"]["value"].is_null());
   CHECK(scaling("default")["factor"]["value"].is_null());
   // An evaluation with shorter samples is of the same model.
-  const Config whole = preset("qwen2-tiny", {"model.rope_scaling.rope_type=yarn"});
+  const Config whole = parse_config(
+      R"({"train_batch_size": 1, "model": {"preset": "qwen2-tiny", "rope_scaling": {"rope_type": "yarn"}}})", "c", {},
+      1);
   const nlohmann::json shorter = in_force(reconfigured(whole, {"model.sequence=16"}, 1));
   CHECK(shorter["sequence"]["value"] == 16);
   CHECK(shorter["rope_scaling"]["original_max_position_embeddings"]["value"] == 32);
