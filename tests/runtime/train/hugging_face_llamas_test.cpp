@@ -182,7 +182,8 @@ TEST_CASE("The sizes of a Qwen2 or Phi-3 that its weights do not have are refuse
         {"phi3", "vocab_size", 60, "model.embed_tokens.weight"}}) {
     INFO(folder << ": " << key << " = " << value);
     const Copy copy(folder);
-    copy.change_json("config.json", [&](Json& json) { json[key] = value, json.erase("layer_types"); });
+    copy.change_json("config.json",
+                     [&, name = key, to = value](Json& json) { json[name] = to, json.erase("layer_types"); });
     contains(copy.error(), tensor);
   }
   const Copy copy("qwen2");
