@@ -26,7 +26,7 @@ Route route(Walk& walk, size_t i) {
 
 }  // namespace
 
-// With late updates a program begins with the sums that the last step left.
+// A program with late updates begins with the sums that the last step left.
 GradRule::GradRule(Walk& walk) : walk_(walk) {
   const auto& units = walk.layout.units.units;
   if (!walk.layout.late_updates()) return;

@@ -66,7 +66,7 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-// What the gate makes of x, and its slope: SiLU, or GELU's tanh form.
+// Holds the gate's output and its slope: of SiLU, or of GELU's tanh form.
 struct Gate {
   double value, slope;
 };
@@ -80,7 +80,7 @@ Gate gate_of(double x, bool gelu) {
   return {0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * d_inner};
 }
 
-// What a norm's weights multiply by.
+// Returns the factors that a norm's weights stand for.
 Vec gains(const models::LlamaConfig& config, const Vec& weights) {
   Vec all = weights;
   for (double& gain : all) gain += config.gemma ? 1 : 0;

@@ -1,4 +1,4 @@
-// What goes with a model beside its weights, from folder to folder: tokenizer, template, settings of generation and
+// Files go with a model's weights from folder to folder: tokenizer, template, settings of generation and
 // special ids, through import, training, delinking and export.
 #include "program.h"
 

@@ -78,7 +78,8 @@ TEST_CASE("JSON lines become a dataset, bad ones among them by name or counted")
   const std::string counted = require(run_zrt(build + "--skip-bad --json " + (folder / "a.jsonl")));
   CHECK(json::parse(counted.substr(counted.find('{')))["bad_lines"] == 2);  // behind the warning
 
-  // Of another field, in a folder, with a tokenizer trained on it; the bytes are the same on any number of threads.
+  // This one reads another field, in a folder, and trains a tokenizer on it; any number of threads makes the same
+  // bytes.
   fs::create_directory(folder.path / "in");
   folder.write("in/b.jsonl", lines_of(400, "body"));
   std::string bytes;

@@ -76,7 +76,7 @@ class Story {
          (goldens / (part + ".jsonl")).string());
   }
 
-  // What make_finetuning_goldens.py trains with. States live on the host, and the model is the folder's.
+  // The settings are those of make_finetuning_goldens.py. States live on the host, and the model is the folder's.
   json config() const {
     return {{"train_batch_size", 4},
             {"train_micro_batch_size_per_gpu", 1},

@@ -19,7 +19,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// What a plan counts, from its JSON, without the log's lines.
+// Returns a plan's counts from its JSON, without the log's lines.
 json planned(const std::string& arguments) {
   const Result result = run_command("(" ZRT_BINARY_DIR "/zrt plan --json " + arguments + " 2>/dev/null)");
   INFO(arguments << "\n" << result.text);

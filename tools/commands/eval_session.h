@@ -8,7 +8,7 @@
 
 namespace zrt::tools {
 
-// With the weights of the run's checkpoint loaded. Leaves the ranks' places on stderr where there are several. All
+// Opens a session and loads the checkpoint's weights. Prints the ranks' places to stderr where there are several. All
 // arguments must outlive it. Throws where weights are missing or not finite. Collective.
 std::unique_ptr<runtime::Session> open_eval_session(const runtime::RunPaths& run, const runtime::Config& config,
                                                     const models::Model& model,

@@ -56,7 +56,7 @@ class JsonTokenizer : public Tokenizer {
   // From any thread. Bytes that are no UTF-8 become the model's ids for bytes, else U+FFFD. Without the template: a
   // document's ids are those of its text.
   void encode(std::string_view document, std::vector<int32_t>& out) const override;
-  // What the normalizer changed does not come back, nor does what became the unknown token.
+  // The text is the normalizer's, not the original, and unknown tokens do not become it again.
   std::string decode(std::span<const int32_t> tokens) const override;
 
  private:

@@ -201,7 +201,7 @@ TEST_CASE("options that no input has a use for are refused", "[data]") {
   paragraphs.options.documents = Documents::paragraph;
   CHECK(contains(error_of<ConfigError>([&] { paragraphs.of("{\"text\": \"a\"}"); }),
                  "documents is 'paragraph', but all"));
-  // With a text beside them it is about that.
+  // The option is about a text that stands beside them.
   write_file(paragraphs.folder / "b.txt", "one\n\ntwo\n");
   paragraphs.options.inputs.push_back(paragraphs.folder / "b.txt");
   CHECK(paragraphs.of("{\"text\": \"a\\n\\nb\"}") == Texts{"a\n\nb", "one\n", "two\n"});

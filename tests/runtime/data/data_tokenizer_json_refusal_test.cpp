@@ -1,4 +1,4 @@
-// What a tokenizer.json asks for and zrt does not have is refused by name; a dataset keeps its tokenizer and its end of
+// zrt refuses by name what a tokenizer.json asks for and it does not have; a dataset keeps its tokenizer and its end of
 // documents.
 #include <filesystem>
 

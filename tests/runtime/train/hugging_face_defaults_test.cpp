@@ -97,7 +97,7 @@ TEST_CASE("A config.json that says the type alone describes the model of transfo
     CHECK(model["rms_norm_eps"] == each.whole["rms_norm_eps"]);
     CHECK(model["ffn"] == each.whole["intermediate_size"]);
     CHECK(model["kv_heads"] == each.whole["num_key_value_heads"]);
-    // Of types whose classes have no key for it, heads share the hidden size.
+    // Heads share the hidden size in types whose classes have no key for it.
     const Json shared = model["hidden"].get<int64_t>() / model["heads"].get<int64_t>();
     CHECK(model["head_dim"] == each.whole.value("head_dim", shared));
     const Json& rope = each.whole.contains("rope_parameters") ? each.whole["rope_parameters"] : each.whole;

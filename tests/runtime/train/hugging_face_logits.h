@@ -1,4 +1,4 @@
-// What a folder of Hugging Face computes in zrt, for tests that compare it.
+// Computes the logits of a folder of Hugging Face in zrt, for tests that compare them.
 #pragma once
 #include <cstring>
 #include <string>

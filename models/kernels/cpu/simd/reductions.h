@@ -28,7 +28,8 @@ void norm(const T* x, const T* gamma, const T* beta, T* y, float* mean_out, floa
   }
 }
 
-// With g = (base + gamma) · dy: dx = rstd · (g - mean(g) - xhat · mean(g · xhat)), where RMS norm has no mean(g).
+// Computes, with g = (base + gamma) · dy, dx = rstd · (g - mean(g) - xhat · mean(g · xhat)), where RMS norm has no
+// mean(g).
 template <class T, bool centred>
 void norm_dx(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* plus, T* dx,
              float base, int64_t rows, int64_t C) {
