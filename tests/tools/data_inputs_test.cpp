@@ -125,8 +125,9 @@ TEST_CASE("a dataset that was made elsewhere gets bits per byte and a text once 
 
 TEST_CASE("nanoGPT's files of ids are imported and trained on, and a run that names one is told how") {
   const Folder folder("imported");
-  std::vector<uint16_t> ids;
-  for (int i = 0; i < 4000; ++i) ids.push_back(static_cast<uint16_t>(i % 40 == 39 ? 256 : 'a' + i * 7 % 23));
+  std::vector<uint16_t> ids(4000);
+  for (int i = 0; i < 4000; ++i)
+    ids[static_cast<size_t>(i)] = static_cast<uint16_t>(i % 40 == 39 ? 256 : 'a' + i * 7 % 23);
   folder.write("ids.bin", std::string(reinterpret_cast<const char*>(ids.data()), 2 * ids.size()));
   folder.write("c.json", config(folder, {{"train", folder / "ids.bin"}}));
   CHECK(contains(require(run_zrt("train " + (folder / "c.json")), 1), "`zrt data import` makes one"));
