@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <unordered_set>
 
@@ -80,6 +81,15 @@ int64_t Model::parameters() const {
   return count;
 }
 
+int64_t Model::active_parameters() const {
+  double count = 0;
+  for (const ParamRef& ref : canonical_params()) {
+    const Param& param = blocks[ref.block]->params()[ref.index];
+    count += param.share * static_cast<double>(param.whole_elements());
+  }
+  return std::llround(count);
+}
+
 double Model::flops_per_token() const {
   double flops = 0;
   std::unordered_set<std::string_view> embedded;
@@ -90,7 +100,8 @@ double Model::flops_per_token() const {
       if (predicts(block) && !embeds(block) && embedded.contains(param.name)) continue;
       const bool of_positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
       // Nobody makes the gradient of what is frozen.
-      if (!of_positions) flops += (trains(param) ? 6 : 4) * static_cast<double>(param.whole_elements());
+      const double used = param.share * static_cast<double>(param.whole_elements());
+      if (!of_positions) flops += (trains(param) ? 6 : 4) * used;
     }
   }
   const int64_t width = attended > 0 ? attended : hidden;

@@ -9,6 +9,7 @@
 
 #include "models/block.h"
 #include "models/degrees.h"
+#include "models/experts.h"
 #include "models/rope_scaling.h"
 #include "models/sparse_layers.h"
 #include "models/window_layers.h"
@@ -21,6 +22,7 @@ struct Gpt2Config {
   bool tied = true;
   Degrees degrees = {};
   SparseLayers sparse = {};
+  Experts experts = {};
 };
 
 struct LlamaConfig {
@@ -42,6 +44,7 @@ struct LlamaConfig {
   bool gemma = false;
   Degrees degrees = {};
   SparseLayers sparse = {};
+  Experts experts = {};
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {
@@ -67,6 +70,7 @@ struct Model {
   std::vector<ParamRef> canonical_params() const;
   std::map<std::string, uint32_t> canonical_numbers() const;  // positions among these
   int64_t parameters() const;                                 // elements of the distinct parameters, whole
+  int64_t active_parameters() const;                          // … of these, those that a token is computed with
   bool shares_layers = false;  // some layers share parameters (sharing.h): their gradients are added up
   bool trains(const Param& param) const { return !frozen.contains(param.name); }
 

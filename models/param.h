@@ -30,6 +30,7 @@ struct Param {
   std::optional<Slice> slice{};  // nothing: every rank has all of it
   // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
   bool summed = false;
+  double share = 1;  // of all rows, those that are multiplied by it, where a router picks experts and all get as many
 
   int64_t elements() const;
   std::vector<int64_t> whole_shape() const;

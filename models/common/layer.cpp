@@ -30,19 +30,12 @@ Layer::Layer(LayerForm form)
   params_ = std::move(form.params);
 }
 
-std::vector<Linear> Layer::linears() const {
-  std::vector<Linear> all = attention_.linears();
-  for (const MlpPart part : {MlpPart::hidden, MlpPart::projection}) {
-    for (const Linear& linear : mlp_->linears(part)) all.push_back(linear);
-  }
-  return all;
-}
-
 std::vector<GemmSpec> Layer::products(const Shape& shape) const {
   std::vector<GemmSpec> all;
-  for (const Linear& linear : linears()) {
+  for (const Linear& linear : attention_.linears()) {
     for (const GemmSpec& spec : linear.products(shape)) all.push_back(spec);
   }
+  for (const GemmSpec& spec : mlp_->products(shape)) all.push_back(spec);
   return all;
 }
 
@@ -87,8 +80,8 @@ Layer::Kept Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) 
 }
 
 Layer::ForwardSpace Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept& kept) const {
-  uint64_t scratch = 0;
-  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
+  uint64_t scratch = mlp_->forward_scratch(shape);
+  for (const Linear& linear : attention_.linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
   ForwardSpace space{};
   space.attention.scratch = space.scratch = layout.take<std::byte>(scratch);
   if (shape.mode != Mode::train) kept = kept_in_workspace(layout, shape);
@@ -115,7 +108,8 @@ Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& s
   const bool attends = parts.has(attention), mlps = parts.has(hidden) || parts.has(projection);
   const bool whole = half == Half::both;
   uint64_t scratch = std::max(norm_.backward_scratch(row_share(shape)), attention_.backward_scratch(shape));
-  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
+  scratch = std::max(scratch, mlp_->backward_scratch(shape));
+  for (const Linear& linear : attention_.linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
   BackwardSpace space{};
   space.attention.scratch = space.scratch = layout.take<std::byte>(scratch);
   // One after the other: a gradient behind dropout, that of the heads' output, outputs and gradients of norms.
@@ -194,14 +188,11 @@ double Layer::attention_flops(const Shape& shape, Parts parts) const {
 
 double Layer::forward_flops(const Shape& shape, Parts parts) const {
   double flops = attention_flops(shape, parts);
-  const auto add = [&](const std::vector<Linear>& linears) {
-    for (const Linear& linear : linears) {
-      flops += 2 * static_cast<double>(shape.rows()) * static_cast<double>(linear.in) * static_cast<double>(linear.out);
-    }
-  };
-  if (parts.has(attention)) add(attention_.linears());
-  if (parts.has(hidden)) add(mlp_->linears(MlpPart::hidden));
-  if (parts.has(projection)) add(mlp_->linears(MlpPart::projection));
+  if (parts.has(attention)) {
+    for (const Linear& linear : attention_.linears()) flops += linear.flops(shape);
+  }
+  if (parts.has(hidden)) flops += mlp_->flops(shape, MlpPart::hidden);
+  if (parts.has(projection)) flops += mlp_->flops(shape, MlpPart::projection);
   return flops;
 }
 

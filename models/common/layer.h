@@ -72,7 +72,6 @@ class Layer final : public TransformerBlock {
     float *held_attention_norm, *held_mlp_norm;  // gradients of norms behind, alike
   };
 
-  std::vector<Linear> linears() const;
   uint64_t own_bytes(const Shape& shape) const {  // of a rank's rows of the residual stream
     return static_cast<uint64_t>(row_share(shape)) * row_bytes(shape);
   }

@@ -28,6 +28,9 @@ struct Linear {
   // Whether forward_gelu is one product, where y is not `before`.
   bool fuses_gelu() const;
   std::vector<GemmSpec> products(const Shape& shape) const;  // one of each, alone: no bias, dense, not joined
+  double flops(const Shape& shape) const {                   // of a forward, multiply-add
+    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(in) * static_cast<double>(out);
+  }
 
   // Workspace of the products of a pass.
   uint64_t forward_scratch(const Shape& shape) const;

@@ -13,8 +13,14 @@ enum class MlpPart : uint8_t { hidden, projection };
 class Mlp {
  public:
   virtual ~Mlp() = default;
-  // The products with weights in a part, in order: the layer reserves their scratch and counts their FLOPs.
+  // The products of all rows with weights in a part, in order.
   virtual std::vector<Linear> linears(MlpPart part) const = 0;
+  // Of what a microbatch multiplies with weights, those of `linears` unless said otherwise: FLOPs of a forward;
+  // products as Block::products has them; bytes of scratch.
+  virtual double flops(const Shape& shape, MlpPart part) const;
+  virtual std::vector<GemmSpec> products(const Shape& shape) const;
+  virtual uint64_t forward_scratch(const Shape& shape) const;
+  virtual uint64_t backward_scratch(const Shape& shape) const;
 
   // Bytes of what follows, for all rows. Outside training, forward alone uses both, and one may serve as the other.
   virtual uint64_t kept_bytes(const Shape& shape) const = 0;

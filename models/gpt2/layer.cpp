@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/common/expert_params.h"
 #include "models/common/gelu_mlp.h"
 #include "models/common/layer.h"
 
@@ -28,9 +29,14 @@ std::unique_ptr<Block> make_gpt2_layer(const Gpt2Config& config, int64_t index) 
   form.attention.strips = {add("attn.c_attn", C, 3 * C, 0.02f, !shared, 3)};
   form.attention.output = add("attn.c_proj", C, C, small, shared, 1);
   form.second_norm_weight = form.add_norm(name + ".ln_2");
-  const Product in = add("mlp.c_fc", C, 4 * C, 0.02f, !shared, 1);
-  const Product out = add("mlp.c_proj", 4 * C, C, small, shared, 1);
-  form.mlp = std::make_unique<GeluMlp>(in, out);
+  if (config.experts.has(index)) {
+    form.mlp =
+        add_experts(form, name + ".mlp.", config.experts, ExpertMlp::Kind::gelu, {nullptr, "c_fc", "c_proj"}, small);
+  } else {
+    const Product in = add("mlp.c_fc", C, 4 * C, 0.02f, !shared, 1);
+    const Product out = add("mlp.c_proj", 4 * C, C, small, shared, 1);
+    form.mlp = std::make_unique<GeluMlp>(in, out);
+  }
   return std::make_unique<Layer>(std::move(form));
 }
 

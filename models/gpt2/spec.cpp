@@ -1,5 +1,6 @@
 #include "models/spec.h"
 
+#include "models/experts_keys.h"
 #include "models/hugging_face.h"
 
 namespace zrt::models {
@@ -8,9 +9,11 @@ namespace {
 MakeModel read_gpt2(core::keys::Values& values, const ModelSizes& sizes) {
   refuse_uneven_heads(values, sizes);
   refuse_uneven_tensor(values, sizes, {{"model.heads", sizes.heads}});
-  return [sizes] {
+  Experts experts;
+  values.check([&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden}); });
+  return [sizes, experts] {
     return make_gpt2({sizes.layers, sizes.hidden, sizes.heads, sizes.sequence, sizes.vocab,
-                      static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse});
+                      static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse, experts});
   };
 }
 
@@ -87,8 +90,12 @@ std::optional<std::string> gpt2_parameter_name(const OrderedJson&, const std::st
 }  // namespace
 
 const ModelSpec& gpt2_spec() {
+  static const core::keys::Section sections[] = {
+      {"model", "", core::keys::Parser::own, nullptr, experts_section_key()},
+      {"model.experts", "", core::keys::Parser::own, nullptr, experts_keys()},
+  };
   static const ModelSpec spec{.type = "gpt2",
-                              .sections = {},
+                              .sections = sections,
                               .tied = true,
                               .presets = gpt2_presets(),
                               .read = read_gpt2,

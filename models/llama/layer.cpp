@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/common/expert_params.h"
 #include "models/common/gated_mlp.h"
 #include "models/common/layer.h"
 #include "models/llama/rotary_frequencies.h"
@@ -39,10 +40,15 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   } else {
     form.second_norm_weight = form.add_norm(prefix + "post_attention_layernorm");
   }
-  const Product gate = add("mlp.gate_proj", C, F, 0.02f, !shared);
-  const Product up = add("mlp.up_proj", C, F, 0.02f, !shared);
-  const Product down = add("mlp.down_proj", F, C, small, shared);
-  form.mlp = std::make_unique<GatedMlp>(gate, up, down, config.gemma ? GatedMlp::Gate::gelu : GatedMlp::Gate::silu);
+  if (config.experts.has(index)) {
+    form.mlp = add_experts(form, prefix + "mlp.", config.experts, ExpertMlp::Kind::swiglu,
+                           {"gate_proj", "up_proj", "down_proj"}, small);
+  } else {
+    const Product gate = add("mlp.gate_proj", C, F, 0.02f, !shared);
+    const Product up = add("mlp.up_proj", C, F, 0.02f, !shared);
+    const Product down = add("mlp.down_proj", F, C, small, shared);
+    form.mlp = std::make_unique<GatedMlp>(gate, up, down, config.gemma ? GatedMlp::Gate::gelu : GatedMlp::Gate::silu);
+  }
   if (form.norms_behind) form.norms_behind->mlp = form.add_norm(prefix + "post_feedforward_layernorm");
   const bool own_theta = windowed && config.window_rope_theta > 0;  // which is not stretched
   const RopeScaling scaling = own_theta ? RopeScaling() : config.rope_scaling;

@@ -1,7 +1,8 @@
 #include <cmath>
 #include <numbers>
+#include <optional>
 
-#include "tests/models/reference_math.h"
+#include "tests/models/expert_reference.h"
 
 namespace zrt::test {
 namespace {
@@ -95,6 +96,7 @@ struct LlamaReferenceLayer {
   const Tensors& w;
   RmsNorm norm1, norm2, q_norm, k_norm, behind1, behind2;
   Vec qkv, probs, attended, gate, up, hidden;
+  std::optional<ExpertReference> experts = {};
 
   std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
   const Vec& at(const char* name) const { return w.at(key(name)); }
@@ -174,6 +176,10 @@ struct LlamaReferenceLayer {
     attended = heads().forward(qkv, probs);
     add_to(x, project(attended, "self_attn.o_proj.weight", A, s.C), behind1, "post_attention_layernorm.weight");
     norm2 = norm(x, before_mlp(), s.rows, s.C);
+    if (config.experts.has(number)) {
+      experts.emplace(ExpertReference{config.experts, w, key("mlp."), true, s.rows, s.C});
+      return add(x, experts->forward(norm2.y));
+    }
     gate = project(norm2.y, "mlp.gate_proj.weight", s.C, config.ffn);
     up = project(norm2.y, "mlp.up_proj.weight", s.C, config.ffn);
     hidden = up;
@@ -181,9 +187,7 @@ struct LlamaReferenceLayer {
     add_to(x, project(hidden, "mlp.down_proj.weight", config.ffn, s.C), behind2, "post_feedforward_layernorm.weight");
   }
 
-  void backward(Vec& dx, Tensors& g) const {
-    const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
-    const Vec d_projected = behind_backward(dx, behind2, "post_feedforward_layernorm.weight", g);
+  Vec backward_mlp(const Vec& d_projected, Tensors& g) const {
     const Vec d_hidden = project_backward(d_projected, hidden, "mlp.down_proj.weight", config.ffn, s.C, g);
     Vec d_gate = d_hidden, d_up = d_hidden;
     for (size_t i = 0; i < d_hidden.size(); ++i) {
@@ -193,6 +197,14 @@ struct LlamaReferenceLayer {
     }
     Vec d = project_backward(d_gate, norm2.y, "mlp.gate_proj.weight", s.C, config.ffn, g);
     add(d, project_backward(d_up, norm2.y, "mlp.up_proj.weight", s.C, config.ffn, g));
+    return d;
+  }
+
+  // `scale`: what a row's own loss is multiplied by.
+  void backward(Vec& dx, double scale, Tensors& g) const {
+    const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
+    const Vec d_projected = behind_backward(dx, behind2, "post_feedforward_layernorm.weight", g);
+    Vec d = experts ? experts->backward(d_projected, scale, g) : backward_mlp(d_projected, g);
     add(dx, rms_norm_backward(d, norm2, gain(before_mlp()), s.rows, s.C, g.at(key(before_mlp()))));
     d = behind_backward(dx, behind1, "post_attention_layernorm.weight", g);
     d = project_backward(d, attended, "self_attn.o_proj.weight", A, s.C, g);
@@ -232,9 +244,13 @@ std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
     list.push_back({layer + "self_attn.o_proj.weight", {C, A}});
     list.push_back({layer + "post_attention_layernorm.weight", {C}});
     if (config.gemma) list.push_back({layer + "pre_feedforward_layernorm.weight", {C}});
-    list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
-    list.push_back({layer + "mlp.up_proj.weight", {F, C}});
-    list.push_back({layer + "mlp.down_proj.weight", {C, F}});
+    if (config.experts.has(l)) {
+      for (const TensorShape& tensor : expert_tensors(config.experts, layer + "mlp.", true, C)) list.push_back(tensor);
+    } else {
+      list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
+      list.push_back({layer + "mlp.up_proj.weight", {F, C}});
+      list.push_back({layer + "mlp.down_proj.weight", {C, F}});
+    }
     if (config.gemma) list.push_back({layer + "post_feedforward_layernorm.weight", {C}});
     if (!config.head_norms) continue;
     list.push_back({layer + "self_attn.q_norm.weight", {D}});
@@ -263,7 +279,10 @@ ReferenceResult reference(const models::LlamaConfig& config, const Tensors& para
   std::vector<LlamaReferenceLayer> layers;
   for (int64_t l = 0; l < config.layers; ++l)
     layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
-  for (LlamaReferenceLayer& layer : layers) layer.forward(x);
+  for (LlamaReferenceLayer& layer : layers) {
+    layer.forward(x);
+    if (layer.experts) result.take(*layer.experts);
+  }
   const Vec gain = gains(config, params.at("model.norm.weight"));
   const RmsNorm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
 
@@ -271,7 +290,7 @@ ReferenceResult reference(const models::LlamaConfig& config, const Tensors& para
   Vec d = head(norm.y, params.at(output), batch, C, scale, g.at(output), result, {}, nullptr,
                static_cast<double>(config.logit_cap));
   d = rms_norm_backward(d, norm, gain, s.rows, C, g.at("model.norm.weight"));
-  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, scale, g);
   for (int64_t r = 0; r < s.rows; ++r)
     for (int64_t c = 0; c < C; ++c) g.at(embedding)[batch.tokens[r] * C + c] += d[r * C + c] * embedding_scale;
   return result;

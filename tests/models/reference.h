@@ -51,7 +51,16 @@ using DropoutMask = std::function<double(DropoutSite site, int64_t index)>;
 struct ReferenceResult {
   double loss_sum = 0, loss_mean = 0;  // nats; mean over B * T tokens
   std::vector<double> logits;          // (B, T, V)
-  Tensors grads;                       // of scale * loss_sum
+  Tensors grads;                       // of scale * loss_sum, and of the router's losses
+  double router_losses = 0;            // of all layers, times their weights; means over rows
+  double router_margin = 1e300;        // the least difference of logits that a choice of an expert rests on
+  double router_logit = 0;             // the largest one's size
+  template <class Experts>
+  void take(const Experts& layer) {
+    router_losses += layer.losses();
+    router_margin = layer.margin < router_margin ? layer.margin : router_margin;
+    router_logit = layer.largest_logit > router_logit ? layer.largest_logit : router_logit;
+  }
 };
 
 // One forward and backward. `scale` is the gradient of the total with respect to each token's loss; 0 stands for

@@ -1,0 +1,24 @@
+// The parameters of a layer's experts, and the MLP that computes with them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "models/common/expert_mlp.h"
+#include "models/common/layer_form.h"
+
+namespace zrt::models {
+
+// Names of an expert's products, behind PREFIXexperts.NUMBER. ; of Kind::gelu without a gate.
+struct ExpertNames {
+  const char *gate, *up, *down;
+};
+
+// Adds PREFIXgate.weight of the router, then expert by expert its matrices. `small`: deviation of what is added to the
+// residual stream.
+std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefix, const Experts& experts,
+                                       ExpertMlp::Kind kind, const ExpertNames& names, float small);
+
+// Throws ConfigError naming the key of model.experts that contradicts others.
+void check_experts(const Experts& experts);
+
+}  // namespace zrt::models

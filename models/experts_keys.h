@@ -1,0 +1,18 @@
+// The section `model.experts`, which types of models with experts share.
+#pragma once
+#include "models/experts.h"
+#include "models/spec.h"
+
+namespace zrt::models {
+
+std::span<const core::keys::Key> experts_section_key();  // of the section "model"
+std::span<const core::keys::Key> experts_keys();         // of the section "model.experts"
+
+// What a type has where keys are null; number 0: no experts, unless the key says how many.
+struct ExpertDefaults {
+  int64_t number = 0, ffn = 0, top_k = 1;
+};
+// For ModelSpec::read. Refuses what does not go together.
+Experts read_experts(core::keys::Values& values, const ExpertDefaults& defaults);
+
+}  // namespace zrt::models
