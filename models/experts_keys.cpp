@@ -27,10 +27,10 @@ constexpr Key expert_keys[] = {
     key("norm_topk_prob", t_bool | t_null, "null", {}, Effect::results,
         "Whether a token's gates add up to 1, as if the softmax were over its experts alone. With top_k = 1 gates are "
         "then 1 and the router learns from its own losses alone. null: true where top_k is more than 1."),
-    key("aux_loss", t_real, "0", between(0, 1e6), Effect::results,
+    key("aux_loss", t_real, "0.0", between(0, 1e6), Effect::results,
         "Weight of the loss that evens out experts: of each layer and microbatch, experts of a group / top_k times the "
         "sum over them of share of tokens times mean probability, which is 1 where all are alike."),
-    key("z_loss", t_real, "0", between(0, 1e6), Effect::results,
+    key("z_loss", t_real, "0.0", between(0, 1e6), Effect::results,
         "Weight of the mean square of the logarithm of the sum of the router's exponentials."),
     key("every", t_int, "1", between(1, 1 << 20), Effect::results,
         "Every so many layers the last one has experts; the others have one feed-forward part."),

@@ -21,6 +21,12 @@ void write_sizes(const HuggingFaceForm& form, const OrderedJson& model, OrderedJ
   }
 }
 
+// Where the section has a key: "experts.number" in an object of its own.
+OrderedJson& own(OrderedJson& model, const std::string& key) {
+  const size_t dot = key.find('.');
+  return dot == std::string::npos ? model[key] : model[key.substr(0, dot)][key.substr(dot + 1)];
+}
+
 void read_sizes(const HuggingFaceForm& form, const OrderedJson& config, const std::string& name, OrderedJson& model) {
   for (const SizeKey& key : form.sizes) {
     const char* theirs = key.theirs;
@@ -34,7 +40,7 @@ void read_sizes(const HuggingFaceForm& form, const OrderedJson& config, const st
     const auto found = config.find(theirs);
     if (key.null_is_left_out && found != config.end() && found->is_null()) continue;
     if (found == config.end() && key.fallback == 0) continue;
-    model[key.ours] = positive_integer(config, theirs, key.fallback, name);
+    own(model, key.ours) = positive_integer(config, theirs, key.fallback, name);
   }
 }
 

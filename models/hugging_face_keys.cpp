@@ -168,12 +168,13 @@ bool is_size(const HuggingFaceForm& form, std::string_view key) {
 // Null for a key whose value does not matter, or that nothing knows, which `known` tells.
 const ConfigKey* find_key(const HuggingFaceForm& form, std::string_view key, bool& known) {
   known = true;
+  if (is_size(form, key)) return nullptr;
   for (const std::span<const ConfigKey> table : {form.keys, std::span<const ConfigKey>(without_effect)}) {
     for (const ConfigKey& row : table) {
       if (row.name == key) return *row.legal != '\0' ? &row : nullptr;
     }
   }
-  known = is_size(form, key) || std::find(std::begin(harmless), std::end(harmless), key) != std::end(harmless);
+  known = std::find(std::begin(harmless), std::end(harmless), key) != std::end(harmless);
   return nullptr;
 }
 

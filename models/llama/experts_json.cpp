@@ -34,7 +34,8 @@ std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string
   const bool first = tensor.ends_with(".mlp.experts.gate_up_proj");
   if (!first && !tensor.ends_with(".mlp.experts.down_proj")) return {};
   const std::string layer = tensor.substr(0, tensor.rfind('.') + 1);
-  const int64_t number = model.at("experts.number"), ffn = model.at("experts.ffn"), hidden = model.at("hidden");
+  const OrderedJson& experts = model.at("experts");
+  const int64_t number = experts.at("number"), ffn = experts.at("ffn"), hidden = model.at("hidden");
   std::vector<FusedPart> parts;
   for (int64_t e = 0; e < number; ++e) {
     const std::string expert = fmt::format("{}{}.", layer, e);

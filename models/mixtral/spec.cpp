@@ -92,11 +92,12 @@ void parse_mixtral(const OrderedJson& config, const std::string& name, OrderedJs
         return config.contains(block) && config.at(block).is_object() && config.at(block).contains("rope_theta");
       });
   if (!config.contains("rope_theta") && !says_base) stated["rope_theta"] = 1e6;  // the class's own base
+  if (!config.contains("rms_norm_eps")) stated["rms_norm_eps"] = 1e-5;
   read_llama_keys(stated, name, model, {"default"});
   const auto window = config.find("sliding_window");
   const bool all = window == config.end() || window->is_null();
   model["sliding_window"] = all ? OrderedJson() : OrderedJson(positive_integer(config, "sliding_window", 4096, name));
-  model["experts.ffn"] = model.at("ffn");
+  model["experts"]["ffn"] = model.at("ffn");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::vector<Preset> qwen3_moe_presets() {
                    {"vocab", 151936},
                    {"experts.ffn", expert}}};
   };
-  return {{"qwen3-moe-tiny",
+  return {{"qwen3_moe-tiny",
            {{"layers", 2},
             {"hidden", 64},
             {"heads", 4},
@@ -96,7 +96,7 @@ void parse_qwen3_moe(const OrderedJson& config, const std::string& name, Ordered
   if (!model.contains("head_dim")) {
     model["head_dim"] = model.at("hidden").get<int64_t>() / model.at("heads").get<int64_t>();
   }
-  model["experts.norm_topk_prob"] = flag(config, "norm_topk_prob", false, name);
+  model["experts"]["norm_topk_prob"] = flag(config, "norm_topk_prob", false, name);
 }
 
 }  // namespace

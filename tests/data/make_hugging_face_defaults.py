@@ -11,7 +11,7 @@ import pathlib
 
 import transformers
 from transformers import (BertConfig, Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MegatronBertConfig,
-                          MistralConfig, Phi3Config, Qwen2Config, Qwen3Config)
+                          MistralConfig, MixtralConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 path = pathlib.Path(__file__).parent / "hugging_face_defaults.json"
 version = transformers.__version__
@@ -47,6 +47,10 @@ given = [
     (Qwen3Config, {"num_attention_heads": 16}),
     (MistralConfig, {}),
     (MistralConfig, {**small, "num_attention_heads": 4, "sliding_window": None}),
+    (MixtralConfig, {}),
+    (MixtralConfig, {**small, "num_attention_heads": 4, "num_local_experts": 4}),
+    (Qwen3MoeConfig, {}),
+    (Qwen3MoeConfig, {**small, "num_attention_heads": 4, "num_experts": 16, "decoder_sparse_step": 2}),
     (Gemma2Config, {}),
     (Gemma2Config, {**small, "num_attention_heads": 4, "num_key_value_heads": 2}),
     (Gemma3TextConfig, {}),

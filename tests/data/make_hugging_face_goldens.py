@@ -2,7 +2,7 @@
 """Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3, BERT, Mistral and Gemma directories as transformers writes them, and their
 logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows]   (writes hugging_face/ beside this file;
+Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows|experts]   (writes hugging_face/ beside this file;
 without a word, all. Logits of the set "windows" lie in its folders.)
 """
 import json
@@ -13,8 +13,9 @@ import torch
 from transformers import (BertConfig, BertForMaskedLM, BertForPreTraining, Gemma2Config, Gemma2ForCausalLM,
                           Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
                           LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, MegatronBertForPreTraining,
-                          MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 here = pathlib.Path(__file__).parent / "hugging_face"
 sets = {}
@@ -130,7 +131,27 @@ sets["windows"] = lambda: {
                        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
 }
 
+# The last one's file has all experts of a layer in two tensors, as transformers 5 holds them.
+sets["experts"] = lambda: {
+    "mixtral": windowed(40, MixtralForCausalLM, MixtralConfig, num_hidden_layers=2, num_local_experts=4),
+    "mixtral_window": windowed(41, MixtralForCausalLM, MixtralConfig, num_hidden_layers=1, num_local_experts=5,
+                               num_experts_per_tok=3, sliding_window=5, head_dim=10, rms_norm_eps=1e-4,
+                               rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+    "qwen3_moe": windowed(42, Qwen3MoeForCausalLM, Qwen3MoeConfig, num_hidden_layers=2, num_experts=6,
+                          num_experts_per_tok=2, moe_intermediate_size=16, head_dim=10, norm_topk_prob=True,
+                          tie_word_embeddings=True),
+    "qwen3_moe_step": windowed(43, Qwen3MoeForCausalLM, Qwen3MoeConfig, num_hidden_layers=4, num_experts=4,
+                               num_experts_per_tok=3, moe_intermediate_size=12, decoder_sparse_step=2),
+    "mixtral_fused": windowed(44, MixtralForCausalLM, MixtralConfig, num_hidden_layers=1, num_local_experts=3),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
+
+
+def decided(router, _, out):
+    """No choice of an expert rests on a rounding."""
+    logits = out[0].sort(-1, descending=True).values[:, :router.top_k + 1]
+    assert (logits[:, :-1] - logits[:, 1:]).min() > 1e-3, router
 
 
 def file_of(of_set):
@@ -149,9 +170,17 @@ for each in wanted:  # a set is made and used, then the next
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+            for name_of_part, parameter in model.named_parameters():
+                if name_of_part.endswith(".mlp.gate.weight"):  # of a router: its choices shall not be close
+                    parameter.mul_(4)
         # Several files with an index for one, one file for the others.
-        model.save_pretrained(here / name, max_shard_size="20KB" if name == "llama" else "5GB")
+        model.save_pretrained(here / name, max_shard_size="20KB" if name == "llama" else "5GB",
+                              save_original_format="fused" not in name)
+        for router in (m for n, m in model.named_modules() if n.endswith(".mlp.gate")):
+            router.register_forward_hook(decided)
         more = {}
+        if each == "experts":  # others do not compute in fp64
+            model.set_experts_implementation("eager")
         if "bert" in name:  # behind the first separator tokens are of the second type
             first = tokens.index(model.config.sep_token_id)
             more["token_type_ids"] = torch.tensor([[int(i > first) for i in range(len(tokens))]])

@@ -88,7 +88,10 @@ void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts)
   int64_t rows = 0;
   for (const Part& part : parts) rows += part.rows;
   const bool one_piece = whole.rectangles.size() == 1 && !whole.shape.empty();
-  if (!one_piece || whole.shape.front() != rows) {
+  // Matrices one behind the other, of which each part is some rows.
+  int64_t held = one_piece ? whole.shape.front() : 0;
+  for (size_t d = 1; d + 1 < whole.shape.size(); ++d) held *= whole.shape[d];
+  if (!one_piece || held != rows) {
     std::vector<std::string> named;
     for (const Part& part : parts) named.push_back(fmt::format("{} of '{}'", part.rows, part.name));
     refuse(folder_,
@@ -102,7 +105,8 @@ void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts)
   int64_t row = 0;
   for (const Part& part : parts) {
     StoredRectangle piece = stored;
-    piece.entry.shape.front() = part.rows;
+    piece.entry.shape = {part.rows};
+    if (whole.shape.size() > 1) piece.entry.shape.push_back(whole.shape.back());
     piece.entry.begin += static_cast<uint64_t>(row) * row_bytes;
     piece.entry.end = piece.entry.begin + static_cast<uint64_t>(part.rows) * row_bytes;
     piece.rectangle.shape = piece.entry.shape;

@@ -55,7 +55,8 @@ std::string reading(const Json& config, std::vector<std::string>* said = nullptr
 }
 
 bool has_no_dropout(const std::string& type) {
-  constexpr const char* types[] = {"llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2", "gemma3_text"};
+  constexpr const char* types[] = {"llama",  "qwen2",       "qwen3",   "phi3",     "mistral",
+                                   "gemma2", "gemma3_text", "mixtral", "qwen3_moe"};
   return std::find(std::begin(types), std::end(types), type) != std::end(types);
 }
 
@@ -96,14 +97,20 @@ TEST_CASE("A config.json that says the type alone describes the model of transfo
     if (!each.whole.contains("rms_norm_eps")) continue;
     CHECK(model["rms_norm_eps"] == each.whole["rms_norm_eps"]);
     CHECK(model["ffn"] == each.whole["intermediate_size"]);
+    if (each.whole.contains("num_local_experts")) {
+      CHECK(model["experts.number"] == each.whole["num_local_experts"]);
+      CHECK(model["experts.top_k"] == each.whole["num_experts_per_tok"]);
+      CHECK(model["experts.ffn"] == each.whole.value("moe_intermediate_size", model["ffn"]));
+    }
     CHECK(model["kv_heads"] == each.whole["num_key_value_heads"]);
     // Heads share the hidden size in types whose classes have no key for it.
     const Json shared = model["hidden"].get<int64_t>() / model["heads"].get<int64_t>();
-    CHECK(model["head_dim"] == each.whole.value("head_dim", shared));
+    const Json width = each.whole.value("head_dim", Json());
+    CHECK(model["head_dim"] == (width.is_null() ? shared : width));
     const Json& rope = each.whole.contains("rope_parameters") ? each.whole["rope_parameters"] : each.whole;
     CHECK(model["rope_theta"] == (rope.contains("full_attention") ? rope["full_attention"] : rope)["rope_theta"]);
   }
-  CHECK(empty == 17);
+  CHECK(empty == 19);
 }
 
 TEST_CASE("An exported config.json describes to transformers' class the model that zrt trained, with its dropout") {
@@ -120,8 +127,9 @@ TEST_CASE("An exported config.json describes to transformers' class the model th
       const Json model = runtime::model_json(runtime::parse_config(run.dump(), "test", {}, 1));
       const Json exported = models::to_hugging_face(model, core::DType::f32);
       Json theirs = with(each, each.whole);
-      if (exported.contains("rope_theta")) theirs.erase("rope_parameters");  // which the class makes of it
-      theirs.erase("layer_types");                                           // which it makes of the number of layers
+      if (exported.contains("rope_theta")) theirs.erase("rope_parameters");     // which the class makes of it
+      if (exported.contains("num_experts")) theirs.erase("num_local_experts");  // two names of one key
+      theirs.erase("layer_types");  // which it makes of the number of layers
       theirs.update(exported);
       CHECK(reading(theirs) == reading(exported));
       Json read = Json::parse(reading(exported)), trained = model;
@@ -135,7 +143,7 @@ TEST_CASE("An exported config.json describes to transformers' class the model th
       }
     }
   }
-  CHECK(compared == 2 * (2 * (3 + 2 + 2) + 3 + 3) + 3);
+  CHECK(compared == 2 * (2 * (3 + 2 + 2) + 3 + 3) + 5);
 }
 
 TEST_CASE("zrt knows every key of transformers' classes, and warns by name of others") {

@@ -1,0 +1,79 @@
+// Experts as a configuration: presets of the published sizes, what is inferred, what is refused.
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/config/config_helpers.h"
+
+namespace zrt::config_experts_test {
+
+using namespace zrt::runtime;
+
+namespace {
+
+Config preset(const std::string& name, std::vector<std::string> sets = {}) {
+  sets.push_back("model.preset=" + name);
+  return parse_config(R"({"train_batch_size": 1})", "c", sets, 1);
+}
+
+std::string sizes(const std::string& type, const std::string& experts) {
+  return R"({"train_batch_size": 1, "model": {"type": ")" + type +
+         R"(", "layers": 2, "hidden": 96, "heads": 4, "sequence": 8, "vocab": 99, "ffn": 64, "experts": )" + experts +
+         "}}";
+}
+std::string error(const std::string& type, const std::string& experts) {
+  return error_of([&] { parse_config(sizes(type, experts), "c", {}, 1); });
+}
+nlohmann::json resolved(const std::string& type, const std::string& experts) {
+  return nlohmann::json::parse(resolved_json(parse_config(sizes(type, experts), "c", {}, 1)))["model"]["experts"];
+}
+
+}  // namespace
+
+TEST_CASE("presets with experts have the parameters of the published models, and those that a token is computed with") {
+  const zrt::models::Model qwen = preset("qwen3-30b-a3b").model.make();
+  CHECK(qwen.parameters() == 30532122624);
+  CHECK(qwen.active_parameters() == 3353032704);
+  CHECK(qwen.flops_per_token() == Approx(6.0 * 3353032704 + 6.0 * 48 * 4096 * 32768));
+  const zrt::models::Model mixtral = preset("mixtral-8x7b").model.make();
+  CHECK(mixtral.parameters() == 46702792704);
+  CHECK(mixtral.active_parameters() == 12879925248);
+  CHECK(preset("qwen3-235b-a22b").model.make().parameters() == 235093634560);
+}
+
+TEST_CASE("experts that are left open are those of the type") {
+  const nlohmann::json mixtral = resolved("mixtral", "{}"), qwen = resolved("qwen3_moe", R"({"ffn": 16})");
+  CHECK(mixtral["number"]["value"] == 8);
+  CHECK(mixtral["ffn"]["value"] == 64);
+  CHECK(mixtral["top_k"]["value"] == 2);
+  CHECK(mixtral["norm_topk_prob"]["value"] == true);
+  CHECK(qwen["number"]["value"] == 128);
+  CHECK(qwen["top_k"]["value"] == 8);
+  CHECK(qwen["ffn"]["value"] == 16);
+  CHECK(resolved("mixtral", R"({"top_k": 1})")["norm_topk_prob"]["value"] == false);
+}
+
+TEST_CASE("one prototype and the likeliest expert are the same model") {
+  const auto model = [](const char* experts) {
+    return parse_config(sizes("mixtral", experts), "c", {}, 1).model.make();
+  };
+  CHECK(model(R"({"prototypes": 1, "top_k": 1})").parameters() == model(R"({"top_k": 1})").parameters());
+}
+
+TEST_CASE("experts that do not go together are refused by the key") {
+  CHECK(has(error("mixtral", R"({"number": 4, "top_k": 5})"), "model.experts.top_k = 5"));
+  CHECK(has(error("mixtral", R"({"number": 6, "prototypes": 4})"), "model.experts.prototypes = 4"));
+  CHECK(has(error("mixtral", R"({"number": 6, "prototypes": 3, "top_k": 2})"), "each prototype picks one expert"));
+  CHECK(has(error("mixtral", R"({"prototypes": 2, "norm_topk_prob": true})"), "model.experts.norm_topk_prob"));
+  CHECK(has(error("mixtral", R"({"capacity_factor": 0})"), "model.experts.capacity_factor = 0"));
+  CHECK(has(error("mixtral", R"({"aux_loss": -1})"), "model.experts.aux_loss = -1"));
+  CHECK(has(error("llama", R"({"number": 4})"), "model.experts"));
+}
+
+TEST_CASE("a GPT-2 has experts where their number is said, and no key of them else") {
+  const std::string plain = R"({"train_batch_size": 1, "model": {"preset": "gpt2-tiny"}})";
+  const auto with = [&](std::vector<std::string> sets) { return parse_config(plain, "c", sets, 1).model.make(); };
+  const int64_t dense = with({}).parameters(), C = 64;
+  CHECK(with({"model.experts.number=4"}).parameters() == dense + 2 * (4 * C + 3 * 8 * C * C - 5 * C));
+  CHECK(has(error_of([&] { with({"model.experts.top_k=2"}); }), "has no effect without model.experts.number"));
+}
+
+}  // namespace zrt::config_experts_test
