@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "models/kernels/gemm.h"
 #include "models/masking.h"
 #include "models/param.h"
+#include "models/router_tally.h"
 #include "models/shape.h"
 
 namespace zrt::models {
@@ -45,6 +47,7 @@ struct Call {
   std::span<const void* const> weights;  // params() order, compute type
   std::span<void* const> grads;          // params() order, grad_type; null: nobody wants it, the parameter is frozen
   std::span<const uint8_t> accumulate;   // params() order: 1 adds to grads, 0 overwrites every element
+  RouterTally* router = nullptr;         // backward, input half: of a block that routes, added to
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
   float loss_scale = 1;                  // d(total)/d(token loss): 1 / tokens of the global batch, times the fp16 scale
   core::RngKey rng;                      // seed and step; `tensor` is set by the block from its dropout sites
@@ -91,6 +94,9 @@ class Block {
 
   // Whether forward or backward use Call::rng. Calls that do change from step to step.
   virtual bool draws_numbers() const { return true; }
+
+  // The part whose backward adds to Call::router; nothing: the block has no router.
+  virtual std::optional<size_t> routing_part() const { return std::nullopt; }
 
   // Multiply-add FLOPs of the matrices of one forward of parts over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape, Parts parts) const = 0;

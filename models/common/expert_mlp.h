@@ -26,6 +26,7 @@ class ExpertMlp final : public Mlp {
   ExpertMlp(const Experts& experts, int64_t hidden, const Parts& parts, Kind kind);
 
   std::vector<Linear> linears(MlpPart) const override { return {}; }
+  bool routes() const override { return true; }
   double flops(const Shape& shape, MlpPart part) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
   uint64_t forward_scratch(const Shape& shape) const override { return scratch(shape); }

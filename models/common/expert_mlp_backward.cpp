@@ -28,6 +28,8 @@ void ExpertMlp::router_backward(const Call& call, const Kept& kept, const float*
                   .balance = experts_.aux_loss * share,
                   .z = experts_.z_loss * share},
                  d_logits);
+  if (call.router == nullptr) return;
+  tally_routing(routing(call.shape), kept.probability, kept.logs, kept.slots.wanted, kept.slots.counts, call.router);
 }
 
 void ExpertMlp::backward_projection(const Call& call, const Backward& backward, const void* d_projected) const {

@@ -30,6 +30,9 @@ class Layer final : public TransformerBlock {
   explicit Layer(LayerForm form);
   const Anatomy& anatomy() const override { return anatomy_; }
   bool backward_reads_input() const override { return true; }
+  std::optional<size_t> routing_part() const override {
+    return mlp_->routes() ? std::optional<size_t>(projection) : std::nullopt;
+  }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t held_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;

@@ -15,6 +15,7 @@ class Mlp {
   virtual ~Mlp() = default;
   // The products of all rows with weights in a part, in order.
   virtual std::vector<Linear> linears(MlpPart part) const = 0;
+  virtual bool routes() const { return false; }  // and tells what it does, in backward_projection
   // Of what a microbatch multiplies with weights, those of `linears` unless said otherwise: FLOPs of a forward;
   // products as Block::products has them; bytes of scratch.
   virtual double flops(const Shape& shape, MlpPart part) const;

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "models/kernels/kernels.h"
+#include "models/router_tally.h"
 
 namespace zrt::models {
 
@@ -75,9 +76,9 @@ struct RouterGradient {
   double balance = 0, z = 0;
 };
 ZRT_KERNEL(route_backward, void(DType type, const RoutingShape& shape, const RouterGradient& gradient, void* d_logits));
-// losses: balance, then z, as above.
-ZRT_KERNEL(router_losses, void(const RoutingShape& shape, const float* probability, const float* logs,
-                               const int32_t* wanted, double* losses));
+// Adds to `tally`, in the device's memory, what one layer did with a microbatch.
+ZRT_KERNEL(tally_routing, void(const RoutingShape& shape, const float* probability, const float* logs,
+                               const int32_t* wanted, const int32_t* counts, RouterTally* tally));
 
 // A matrix (out, in) of each expert: of expert e `all[first + e · stride]`.
 struct ExpertWeights {

@@ -96,6 +96,7 @@ void run_block(const OpCall& call) {
   c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
   const bool loses = head && control && call.op.kind != OpKind::decode;
   c.loss = loses ? &control->call_loss : nullptr;
+  c.router = control && block.routing_part() ? &control->router : nullptr;
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);

@@ -24,21 +24,24 @@ ZRT_HD inline void clear_sums(Control& control) {
   control.loss_sum = 0;
   control.loss_tokens = 0;
   control.norm = {};
+  control.router = {};
 }
 
 ZRT_HD inline ControlShare share_of(const Control& control) {
-  return {control.loss_sum, control.loss_tokens, control.norm, control.inputs.requests};
+  return {control.loss_sum, control.loss_tokens, control.norm, control.inputs.requests, control.router};
 }
 
 ZRT_HD inline void average_shares(const ControlShare* shares, const DecideRules& rules, Control& control) {
   double sum = 0;
   uint64_t tokens = 0;
   control.requests = 0;
+  control.all_routers = {};
   for (int r = 0; r < rules.ranks; ++r) {
     control.requests |= shares[r].requests;
     if (rules.mesh.place(rules.sharing, r) != 0) continue;
     sum += shares[r].loss_sum;
     tokens += shares[r].loss_tokens;
+    control.all_routers.add(shares[r].router);
   }
   control.mean_tokens = tokens;
   control.mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);

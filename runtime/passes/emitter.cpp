@@ -319,6 +319,9 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   } else if (run.end > anatomy.input_part && inputs) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
+  if (const auto routes = blocks_[b]->routing_part(); inputs && routes && run.has(*routes)) {
+    access(op, state_.control, Role::control, Use::update);
+  }
   if (inputs) access(op, buffers_[b].saved, Role::saved, Use::read);
   if (inputs) access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
   if (inputs != weights) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "models/router_tally.h"
 #include "optimizer/exact_sum.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/optimizer.h"
@@ -68,11 +69,13 @@ struct Control {
   double loss_sum = 0;  // nats
   uint64_t loss_tokens = 0;
   optimizer::ExactSum norm;  // squares of this rank's gradient shards
+  models::RouterTally router;
 
   // Decided alike on all ranks.
   uint32_t requests = 0;                                  // of any rank
   double mean_loss = 0;                                   // nats per token of the global batch
   uint64_t mean_tokens = 0;                               // tokens it is the mean of
+  models::RouterTally all_routers;                        // of all ranks
   double loss_scale = 1;                                  // of this step
   double grad_norm = 0;                                   // before clipping, without the loss scale
   optimizer::Decision decision[optimizer::most_members];  // by Optimizer::member_of
@@ -90,6 +93,7 @@ struct ControlShare {
   uint64_t loss_tokens = 0;
   optimizer::ExactSum norm;
   uint32_t requests = 0;
+  models::RouterTally router;
 };
 
 }  // namespace zrt::runtime

@@ -71,10 +71,12 @@ void read_steps(RunData& run) {
       ++without_step;
       return;
     }
-    append(run.steps, StepRow{step->get<int64_t>(), number(line, "loss"), number(line, "grad_norm"), number(line, "lr"),
-                              number(line, "loss_scale"), number(line, "tokens"), line.value("skipped", Json()) == true,
-                              number(line, "step_seconds"), number(line, "tokens_per_second"),
-                              number(line, "exposed_comm_seconds"), number(line, "exposed_io_seconds")});
+    append(run.steps,
+           StepRow{step->get<int64_t>(), number(line, "loss"), number(line, "grad_norm"), number(line, "lr"),
+                   number(line, "loss_scale"), number(line, "tokens"), line.value("skipped", Json()) == true,
+                   number(line, "step_seconds"), number(line, "tokens_per_second"),
+                   number(line, "exposed_comm_seconds"), number(line, "exposed_io_seconds"),
+                   number(line, "router_balance"), number(line, "dropped_choices"), number(line, "expert_peak")});
   });
   if (without_step > 0) {
     run.notes.push_back(fmt::format("metrics.jsonl: {} line(s) without a step were left out.", without_step));

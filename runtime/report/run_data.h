@@ -15,6 +15,7 @@ struct StepRow {
   double loss = NAN, grad_norm = NAN, lr = NAN, loss_scale = NAN, tokens = NAN;
   bool skipped = false;
   double step_seconds = NAN, tokens_per_second = NAN, exposed_comm_seconds = NAN, exposed_io_seconds = NAN;
+  double router_balance = NAN, dropped_choices = NAN, expert_peak = NAN;  // of models with experts
 };
 
 struct EvaluationRow {

@@ -92,6 +92,12 @@ Parts step_charts(const RunData& run) {
   if (changes(run, &StepRow::loss_scale)) {
     charts.add("Loss scale", Unit::plain, {{"loss scale", &StepRow::loss_scale}});
   }
+  // Models without experts have no such lines, and no charts of them.
+  charts.add("Load of experts (1: even): the most that one was picked, and the balance loss", Unit::plain,
+             {{"largest load", &StepRow::expert_peak}, {"balance", &StepRow::router_balance}});
+  if (changes(run, &StepRow::dropped_choices)) {
+    charts.add("Picks of experts that were full", Unit::plain, {{"dropped", &StepRow::dropped_choices}});
+  }
   return charts.take();
 }
 

@@ -156,14 +156,19 @@ class StepChecker {
                      shown(next.half)),
          OpKind::begin);
   }
-  // Of what a model predicts a microbatch's loss is counted once: by the run of parts that computes it.
+  // A microbatch's loss is counted once, by the run of parts that computes it; likewise what a router does.
   void require_loss(const Op& op) const {
-    const bool computes = layout_.model->predicts(op.block) && op.half != models::Half::weight &&
-                          op.parts.has(layout_.model->blocks[op.block]->anatomy().loss_part(true));
+    const models::Block& block = *layout_.model->blocks[op.block];
+    const bool inputs = op.half != models::Half::weight, predicts = layout_.model->predicts(op.block);
+    const std::optional<size_t> routing = block.routing_part();
+    const bool computes =
+        inputs && ((predicts && op.parts.has(block.anatomy().loss_part(true))) || (routing && op.parts.has(*routing)));
     const bool counts = std::any_of(op.accesses.begin(), op.accesses.end(),
                                     [](const Access& access) { return access.role == Role::control; });
     if (computes == counts) return;
-    fail(counts ? "counts a loss that another run of parts computes" : "does not count the loss that it computes",
+    const char* of = predicts ? "loss" : "router's work";
+    fail(counts ? fmt::format("counts a {} that another run of parts computes", of)
+                : fmt::format("does not count the {} that it computes", of),
          OpKind::begin);
   }
   static bool sends_forward(const Op& op) {

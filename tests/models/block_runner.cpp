@@ -57,6 +57,7 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
     call.targets = targets_.data();
     call.loss = loss_.data();
   }
+  if (model_.blocks[block]->routing_part()) call.router = router_.data();
   call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
   call.rng = {options.seed, options.step, 0};
   call.first_sample = options.first_sample;

@@ -51,6 +51,7 @@ class BlockRunner {
   std::vector<double> decode(const Batch& batch);
 
   Tensors grads() const;
+  const models::RouterTally& router() const { return router_[0]; }  // of all train() so far
   const GuardedBuffer& weight(const std::string& name) const { return weights_.at(name); }
   const GuardedBuffer& grad(const std::string& name) const { return grads_.at(name); }
 
@@ -70,6 +71,7 @@ class BlockRunner {
   const models::Model& model_;
   models::Shape shape_;
   Visible<double> loss_ = Visible<double>(1);
+  Visible<models::RouterTally> router_ = Visible<models::RouterTally>(1);
   Visible<int32_t> tokens_, targets_;
   std::map<std::string, GuardedBuffer> weights_, grads_;
   std::map<std::string, int64_t> elements_;

@@ -83,17 +83,21 @@ Vec ExpertReference::forward(const Vec& input) {
   return y;
 }
 
-double ExpertReference::losses() const {
+double ExpertReference::balance() const {
   const int64_t E = experts.number, n = E / experts.prototypes;
   const auto R = static_cast<double>(rows);
   double sum = 0;
   for (int64_t e = 0; e < E; ++e) {
     double mean = 0;
     for (int64_t r = 0; r < rows; ++r) mean += probability[r * E + e] / R;
-    sum += experts.aux_loss * static_cast<double>(n) / static_cast<double>(experts.top_k) *
-           static_cast<double>(wanted[e]) / R * mean;
+    sum += static_cast<double>(n) / static_cast<double>(experts.top_k) * static_cast<double>(wanted[e]) / R * mean;
   }
-  for (const double log : logs) sum += experts.z_loss * log * log / R;
+  return sum;
+}
+
+double ExpertReference::z() const {
+  double sum = 0;
+  for (const double log : logs) sum += log * log / static_cast<double>(rows);
   return sum;
 }
 

@@ -22,8 +22,9 @@ struct ExpertReference {
   double largest_logit = 0;
 
   Vec forward(const Vec& input);
-  // The router's losses, times their weights; means over rows.
-  double losses() const;
+  // The router's losses, balance and z, without their weights; means over rows.
+  double balance() const;
+  double z() const;
   // Returns the gradient of the input; `weight` is that of a row's own loss.
   Vec backward(const Vec& dy, double weight, Tensors& g) const;
 

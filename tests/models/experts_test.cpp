@@ -112,6 +112,15 @@ TEMPLATE_TEST_CASE("layers of experts have the loss and the gradients of the fp6
       const ReferenceResult expected = reference(config, weights, batch);
       CHECK(std::abs(loss - expected.loss_sum) < tolerance / 2 * expected.loss_sum);
       check_gradients(runner.grads(), expected.grads, tolerance, expected.router_logit);
+      const zrt::models::RouterTally& tally = runner.router();
+      const int64_t layers = 2 / config.experts.every;
+      CHECK(tally.layers == static_cast<uint64_t>(layers));
+      CHECK(tally.choices == static_cast<uint64_t>(layers * 2 * 13 * config.experts.choices()));
+      CHECK(tally.dropped == static_cast<uint64_t>(expected.dropped));
+      CHECK((tally.dropped > 0) == (config.experts.capacity_factor > 0));
+      CHECK(tally.balance == Approx(expected.router_balance).epsilon(1e-5));
+      CHECK(tally.z == Approx(expected.router_z).epsilon(1e-5));
+      CHECK(tally.peak == Approx(expected.router_peak).epsilon(1e-12));
       // A second microbatch adds to the first.
       runner.train(batch);
       Tensors twice = expected.grads;

@@ -49,15 +49,23 @@ struct DropoutSite {
 using DropoutMask = std::function<double(DropoutSite site, int64_t index)>;
 
 struct ReferenceResult {
-  double loss_sum = 0, loss_mean = 0;  // nats; mean over B * T tokens
-  std::vector<double> logits;          // (B, T, V)
-  Tensors grads;                       // of scale * loss_sum, and of the router's losses
-  double router_losses = 0;            // of all layers, times their weights; means over rows
-  double router_margin = 1e300;        // the least difference of logits that a choice of an expert rests on
-  double router_logit = 0;             // the largest one's size
+  double loss_sum = 0, loss_mean = 0;       // nats; mean over B * T tokens
+  std::vector<double> logits;               // (B, T, V)
+  Tensors grads;                            // of scale * loss_sum, and of the router's losses
+  double router_balance = 0, router_z = 0;  // of all layers, without their weights; means over rows
+  int64_t dropped = 0;                      // picks of experts that were full
+  double router_peak = 0;                   // the most that an expert of a layer was picked, by an even share
+  double router_margin = 1e300;             // the least difference of logits that a choice of an expert rests on
+  double router_logit = 0;                  // the largest one's size
   template <class Experts>
   void take(const Experts& layer) {
-    router_losses += layer.losses();
+    router_balance += layer.balance(), router_z += layer.z();
+    for (const bool kept : layer.kept) dropped += kept ? 0 : 1;
+    const double share = static_cast<double>(layer.expert.size()) / static_cast<double>(layer.wanted.size());
+    for (const auto wanted : layer.wanted) {
+      const double load = static_cast<double>(wanted) / share;
+      router_peak = load > router_peak ? load : router_peak;
+    }
     router_margin = layer.margin < router_margin ? layer.margin : router_margin;
     router_logit = layer.largest_logit > router_logit ? layer.largest_logit : router_logit;
   }

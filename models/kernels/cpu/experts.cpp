@@ -192,20 +192,22 @@ void route_backward(DType type, const RoutingShape& shape, const RouterGradient&
   });
 }
 
-void router_losses(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
-                   double* losses) {
-  const auto rows = static_cast<double>(shape.rows);
-  double balance = 0, z = 0;
+void tally_routing(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
+                   const int32_t* counts, RouterTally* tally) {
+  const auto rows = static_cast<double>(shape.rows), E = static_cast<double>(shape.experts);
+  RouterTally own{.layers = 1, .choices = static_cast<uint64_t>(shape.rows * shape.choices())};
   for (int64_t e = 0; e < shape.experts; ++e) {
     double mean = 0;
     for (int64_t r = 0; r < shape.rows; ++r) mean += static_cast<double>(probability[r * shape.experts + e]) / rows;
-    balance += wanted[e] / rows * mean;
+    own.balance +=
+        wanted[e] / rows * mean * static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen);
+    own.dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
+    own.peak = std::max(own.peak, wanted[e] * E / static_cast<double>(own.choices));
   }
   for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
-    z += static_cast<double>(logs[at]) * static_cast<double>(logs[at]) / rows;
+    own.z += static_cast<double>(logs[at]) * static_cast<double>(logs[at]) / rows;
   }
-  losses[0] = balance * static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen);
-  losses[1] = z;
+  tally->add(own);
 }
 
 }  // namespace zrt::models::cpu

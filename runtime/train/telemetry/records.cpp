@@ -34,6 +34,11 @@ void RunRecords::step(const StepMetrics& m, int64_t samples) {
   scalars.push_back({"Train/Samples/grad_norm", m.grad_norm});
   scalars.push_back({"Train/Samples/tokens_per_second", m.tokens_per_second()});
   scalars.push_back({"Train/Samples/exposed_comm_seconds", m.exposed_comm_seconds});
+  if (m.router.layers > 0) {
+    scalars.push_back({"Train/Samples/router_balance", m.router_balance()});
+    scalars.push_back({"Train/Samples/dropped_choices", static_cast<double>(m.router.dropped)});
+    scalars.push_back({"Train/Samples/expert_peak", m.router.peak});
+  }
   add(samples, scalars);
 }
 
