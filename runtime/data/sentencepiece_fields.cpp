@@ -12,7 +12,7 @@ namespace {
 
 // Field numbers of the message and of its parts.
 constexpr uint64_t pieces = 1, trainer = 2, normalizer = 3, self_test = 4, denormalizer = 5;
-constexpr uint64_t trainer_byte_fallback = 35, normalizer_add_dummy_prefix = 3;
+constexpr uint64_t trainer_byte_fallback = 35, normalizer_add_dummy_prefix = 3, piece_text = 1;
 
 struct Field {
   uint64_t number = 0, value = 0;  // value of an integer
@@ -80,6 +80,19 @@ class Walker {
 };
 
 }  // namespace
+
+std::vector<std::string> read_model_pieces(std::string_view model, const std::string& source) {
+  std::vector<std::string> texts;
+  Walker walker(model, source);
+  for (Field field; walker.next(field);) {
+    if (field.number != pieces) continue;
+    std::string& text = texts.emplace_back();
+    Walker part(field.bytes, source);
+    for (Field inner; part.next(inner);)
+      if (inner.number == piece_text) text = std::string(inner.bytes);
+  }
+  return texts;
+}
 
 ModelFields read_model_fields(std::string_view model, const std::string& source) {
   // Appended parts are merged into those before them. Field numbers: character map 2, dummy prefix 3, extra spaces 4.

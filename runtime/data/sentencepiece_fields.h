@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zrt::runtime::data {
 
@@ -17,5 +18,7 @@ struct ModelFields {
 
 // Throws DataError naming `source` when the bytes are not such a message, or a part of one.
 ModelFields read_model_fields(std::string_view model, const std::string& source);
+// The texts of its pieces by their ids. Throws the same.
+std::vector<std::string> read_model_pieces(std::string_view model, const std::string& source);
 
 }  // namespace zrt::runtime::data

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/held_folder.h"
+#include "core/printable.h"
 #include "runtime/data/dataset_tokenizer.h"
 #include "runtime/data/sentencepiece_fields.h"
+#include "runtime/data/token_texts.h"
 #include "runtime/train/checkpoint/hugging_face.h"
+#include "runtime/train/data_identity.h"
 
 namespace zrt::runtime {
 namespace {
@@ -93,14 +97,72 @@ CarriedFiles files_of_data(const data::DatasetTokenizer& from, int64_t sequence)
   return files;
 }
 
-void compare(const CarriedFiles& files, const data::DatasetTokenizer& data,
-             const std::function<void(const std::string&)>& warn) {
-  const auto found = files.find(file_name(data.file));
-  if (found == files.end() || hash_of(found->second) == data.xxh3) return;
-  warn(
-      fmt::format("the data {} was made by another {} (XXH3 {}) than the one of the model ({}): where ids differ, the "
-                  "model reads other text than was written. Build the data with that file, or see that both are alike",
-                  data.prefix, found->first, data.xxh3, hash_of(found->second)));
+// Texts of the data's tokenizer; nothing where its file is not at hand, or is of another kind.
+std::optional<data::TokenTexts> texts_of(const data::DatasetTokenizer& data) {
+  if (data.name == data::ByteTokenizer().name()) return data::byte_texts();
+  if (data.file.empty() || !fs::exists(data.file)) return std::nullopt;
+  return data::read_token_texts(file_name(data.file), core::read_text(data.file, largest_tokenizer));
+}
+
+enum class Match : uint8_t { same, similar, unknown, other };
+struct Comparison {
+  Match match = Match::unknown;
+  std::string text;  // how the two differ
+};
+
+// The folder's file of the data's kind counts, else whichever can be read.
+Comparison compare(const CarriedFiles& files, const data::DatasetTokenizer& data) {
+  const std::string ours = data.file.empty() ? "" : file_name(data.file);
+  const auto same_kind = files.find(ours);
+  if (same_kind != files.end() && hash_of(same_kind->second) == data.xxh3) return {Match::same, ""};
+  Comparison unknown{Match::unknown, fmt::format("by {}, which cannot be compared with the folder's", data.name)};
+  if (same_kind != files.end()) {
+    unknown.text =
+        fmt::format("by another {} (XXH3 {}) than the folder's ({})", ours, data.xxh3, hash_of(same_kind->second));
+  }
+  const auto made_by = texts_of(data);
+  if (!made_by) return unknown;
+  std::vector<std::string> names{ours};
+  for (const auto& file : files) names.push_back(file.first);
+  for (const std::string& name : names) {
+    const auto found = files.find(name);
+    const auto folder = found == files.end() ? std::nullopt : data::read_token_texts(name, found->second);
+    if (!folder) continue;
+    if (const std::string token = data::different_token(*made_by, *folder); !token.empty()) {
+      return {Match::other, "by another tokenizer than the folder's: " + token};
+    }
+    if (made_by->texts.size() == folder->texts.size()) return {Match::same, ""};
+    return {Match::similar, fmt::format("by {} of {} tokens, and the folder's {} has {}, of which those that both have "
+                                        "are the same",
+                                        made_by->kind, made_by->texts.size(), name, folder->texts.size())};
+  }
+  return unknown;
+}
+
+// Weights of a folder know what its ids mean. Where only the folder's sizes were taken, the data's tokenizer takes the
+// place of its.
+void settle_tokenizer(const Config& config, const data::DatasetTokenizer& data, bool learned, CarriedFiles& files,
+                      const std::function<void(const std::string&)>& warn) {
+  const Comparison found = compare(files, data);
+  if (found.match == Match::same) return;
+  const std::string made = fmt::format("the data {} was made {}", data.prefix, found.text);
+  if (found.match != Match::other) {
+    return warn(made +
+                ": where ids differ, the model reads other text than was written. Build the data with the folder's "
+                "file, or see that both are alike");
+  }
+  if (learned) {
+    throw core::DataError(core::printable(
+        made +
+        ". The weights would read other text than was written. Build the data with the folder's tokenizer; to train "
+        "its "
+        "weights on other ids nevertheless, start from a copy of the folder without files of a tokenizer"));
+  }
+  warn(made +
+       "; as the weights are new, the run and its exports take the data's, and no file of a tokenizer, template or "
+       "settings of generation from model.from");
+  files.clear();
+  if (!data.file.empty()) files = files_of_data(data, config.model.sequence);
 }
 
 // Says whether the run that keeps its files there goes on from a checkpoint of its own.
@@ -124,11 +186,12 @@ void carry_files(const Config& config, const checkpoint::Reader* resumed, const 
     fs::remove_all(to);  // of another run that never came to a checkpoint
   }
   CarriedFiles files = files_of_start(config, resumed, warn);
-  const auto data = data_tokenizer(config);
-  if (data && !data->file.empty()) {
+  if (const auto data = data_tokenizer(config)) {
     if (checkpoint::has_tokenizer(files)) {
-      compare(files, *data, warn);
-    } else {
+      // Of a run's own checkpoint its data is compared already.
+      const bool named = resumed != nullptr && !trained_tokenizer(resumed->manifest().made_by).empty();
+      if (!named) settle_tokenizer(config, *data, resumed != nullptr, files, warn);
+    } else if (!data->file.empty()) {
       files.merge(files_of_data(*data, config.model.sequence));
     }
   }

@@ -33,7 +33,8 @@ constexpr const char* carried_names[] = {"tokenizer.json",
                                          "chat_template.jinja",
                                          "chat_template.json",
                                          "generation_config.json",
-                                         "spiece.model"};
+                                         "spiece.model",
+                                         "additional_chat_templates/tools.jinja"};
 
 // A run on bytes, and its export with files that go with a model, and with special ids.
 struct Started : Folder {
@@ -44,6 +45,7 @@ struct Started : Folder {
     train = "train " + (*this / "run.json") + " --ranks 2 ";
     must(train + "--steps 1 --out " + (*this / "first"));
     exported("first", "plain");
+    fs::create_directory(*this / "plain/additional_chat_templates");
     for (const char* file : carried_names) write("plain/" + std::string(file), std::string(file) + "\n\x01\xff");
     write("plain/README.md", "no file of a model");
     json model = read_json(*this / "plain/config.json");
@@ -130,7 +132,7 @@ TEST_CASE("An export without a tokenizer says why, and a pointer of Git LFS is l
   has(refused.text, "linked/carried is a symbolic link");
 }
 
-TEST_CASE("A run on a dataset with a tokenizer of its own carries that, and is told where a folder's is another") {
+TEST_CASE("A run on a dataset with a tokenizer of its own carries that, and a folder's with other ids is refused") {
   const Started folder("carried_data");
   const std::string pieces = folder / "pieces";
   folder.must("data build --tokenizer train --vocab 512 --validation 0.2 --out " + pieces + " " +
@@ -155,6 +157,33 @@ TEST_CASE("A run on a dataset with a tokenizer of its own carries that, and is t
   has(folder.must("train " + (folder / "pieces.json") + " --ranks 2 --out " + (folder / "other") + " --resume " +
                   (folder / "out")),
       "pieces/train was made by another tokenizer.model (XXH3 ");
+
+  // Files in which ids mean other texts: of the same kind, and of another.
+  const std::string train = "train " + (folder / "pieces.json") + " --ranks 2 ";
+  const auto refused = [&](const std::string& name, const std::string& part) {
+    const Result result = run_zrt(train + "--out " + (folder / name) + " --resume " + (folder / "out"));
+    INFO(result.text);
+    CHECK(result.code == 1);
+    has(result.text, "pieces/train was made by another tokenizer than the folder's: tokenizer.model of " +
+                         std::to_string(vocabulary) + " tokens has ");
+    has(result.text, part);
+    has(result.text, "start from a copy of the folder without files of a tokenizer");
+  };
+  const std::string goldens = ZRT_SOURCE_DIR "/tests/data/";
+  fs::copy_file(goldens + "few_shot/tokenizer.model", folder / "out/tokenizer.model",
+                fs::copy_options::overwrite_existing);
+  refused("kind", ", tokenizer.model of ");
+  fs::remove(folder / "out/tokenizer.model");
+  fs::copy_file(goldens + "tokenizers/gpt2.json", folder / "out/tokenizer.json");
+  refused("other_kind", ", tokenizer.json of ");
+  // New weights of the folder's sizes learn the data's ids.
+  config["model"] = {{"from", folder / "out"}};
+  folder.write("pieces.json", config.dump());
+  has(folder.must(train + "--out " + (folder / "sizes")),
+      "as the weights are new, the run and its exports take the data's");
+  folder.exported("sizes", "sizes_out");
+  CHECK(contents(folder / "sizes_out/tokenizer.model") == contents(pieces + "/tokenizer.model"));
+  CHECK(!fs::exists(folder / "sizes_out/tokenizer.json"));
 }
 
 }  // namespace zrt::carried_test

@@ -23,7 +23,13 @@ constexpr const char* others[] = {
 
 constexpr const char* special_ids[] = {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id"};
 
-void read_file(const fs::path& path, const std::function<void(const std::string&)>& warn, CarriedFiles& files) {
+// A folder of templates beside chat_template.jinja, each NAME.jinja.
+constexpr const char* templates = "additional_chat_templates";
+constexpr size_t most_templates = 1000;
+
+void read_file(const fs::path& folder, const std::string& name, const std::function<void(const std::string&)>& warn,
+               CarriedFiles& files) {
+  const fs::path path = folder / name;
   if (!fs::exists(path)) return;
   const auto leave = [&](const std::string& why) {
     if (warn)
@@ -36,15 +42,26 @@ void read_file(const fs::path& path, const std::function<void(const std::string&
   if (text.starts_with("version https://git-lfs")) {
     return leave("it is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`");
   }
-  files[path.filename().string()] = std::move(text);
+  files[name] = std::move(text);
 }
 
 }  // namespace
 
 CarriedFiles read_carried(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
   CarriedFiles files;
-  for (const char* name : tokenizers) read_file(folder / name, warn, files);
-  for (const char* name : others) read_file(folder / name, warn, files);
+  for (const char* name : tokenizers) read_file(folder, name, warn, files);
+  for (const char* name : others) read_file(folder, name, warn, files);
+  if (!fs::is_directory(folder / templates)) return files;
+  size_t found = 0;
+  for (const auto& entry : fs::directory_iterator(folder / templates)) {
+    if (entry.path().extension() != ".jinja" || !entry.is_regular_file()) continue;
+    if (++found > most_templates) {
+      throw core::DataError(
+          core::printable(fmt::format("{}: has more than {} templates; remove those that are not needed",
+                                      (folder / templates).string(), most_templates)));
+    }
+    read_file(folder, std::string(templates) + "/" + entry.path().filename().string(), warn, files);
+  }
   return files;
 }
 
@@ -54,13 +71,18 @@ bool has_tokenizer(const CarriedFiles& files) {
   });
 }
 
+void write_below(const fs::path& folder, const std::string& name, const std::string& text) {
+  if (name.find('/') != std::string::npos) core::make_folder((folder / name).parent_path());
+  core::write_durably(folder / name, text);
+}
+
 void write_carried(const fs::path& folder, const CarriedFiles& files) {
   if (files.empty()) return;
   const fs::path temporary = folder.parent_path() / ("." + folder.filename().string() + ".tmp");  // nobody else's
   fs::remove_all(temporary);
   core::make_folder(temporary);
   try {
-    for (const auto& [name, text] : files) core::write_durably(temporary / name, text);
+    for (const auto& [name, text] : files) write_below(temporary, name, text);
     core::rename_path(temporary, folder);
     core::sync_folder(folder.parent_path());
   } catch (...) {

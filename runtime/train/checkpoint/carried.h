@@ -13,7 +13,8 @@ namespace zrt::runtime::checkpoint {
 
 inline constexpr const char* carried_name = "carried";  // the folder, in that of a run
 
-using CarriedFiles = std::map<std::string, std::string>;  // contents by name
+// Contents by name, which for templates beside the main one has the folder additional_chat_templates/.
+using CarriedFiles = std::map<std::string, std::string>;
 
 // Those that the folder holds. `warn`, which may be null, hears of one that is a pointer of Git LFS or too large, which
 // is left. Throws DataError for one that cannot be read.
@@ -22,6 +23,9 @@ CarriedFiles read_carried(const std::filesystem::path& folder,
 
 // Says whether a tokenizer can be made of them.
 bool has_tokenizer(const CarriedFiles& files);
+
+// Writes one of them, with the folder that its name has.
+void write_below(const std::filesystem::path& folder, const std::string& name, const std::string& text);
 
 // Makes the new folder with these files. It appears under its name when all of it is on disk. Does nothing without
 // files.

@@ -118,7 +118,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     names.push_back("config.json");
     for (const auto& [name, text] : options.carried) {
       if (name == "config.json") continue;
-      core::write_durably(temporary / name, text);
+      write_below(temporary, name, text);
       names.push_back(name);
     }
     core::rename_path(temporary, out);
