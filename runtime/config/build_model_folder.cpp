@@ -29,8 +29,22 @@ void infer_folder(Values& values) {
   values.infer(from_key, folder);
 }
 
-FolderModel read_folder(const Value& from) {
+// A run that goes on needs its folder no more: checkpoints have the sizes.
+std::string folder_of_checkpoint(Values& values, const Value& from) {
+  if (std::filesystem::is_directory(from.value.get<std::string>())) return "";
+  const std::string resume = optional_text(values, "run.resume");
+  const std::string run = resume == "auto" ? optional_text(values, "run.out") : resume;
+  if (run.empty() || !holds_model(run)) return "";
+  values.notes.push_back(shown(from) +
+                         " is gone; the sizes of the model are those of the checkpoint that run.resume = " +
+                         printed(values.at("run.resume").value) + " goes on from.");
+  return run;
+}
+
+FolderModel read_folder(Values& values) {
+  const Value from = values.at(from_key);
   try {
+    if (const std::string other = folder_of_checkpoint(values, from); !other.empty()) return read_model_folder(other);
     return read_model_folder(from.value.get<std::string>());
   } catch (const core::DataError& error) {
     refuse(from, std::string("does not say a model: ") + error.what() + ".");
@@ -130,7 +144,7 @@ void use_model_folder(Values& values) {
   if (std::any_of(values.all().begin(), values.all().end(), taken)) return;
   if (values.is_null(from_key)) infer_folder(values);
   if (values.is_null(from_key)) return;
-  const FolderModel model = read_folder(values.at(from_key));
+  const FolderModel model = read_folder(values);
   // Whoever loads the weights of the same folder warns of the same keys.
   if (optional_text(values, "run.resume") != values.text(from_key)) {
     values.warnings.insert(values.warnings.end(), model.warnings.begin(), model.warnings.end());

@@ -108,6 +108,16 @@ TEST_CASE("a run from a folder types no size, goes on by itself, and is read wit
   train(typed, "typed", "--steps 6 --resume auto");
   train(json::object(), "short", "--steps 6 --resume auto");
   CHECK(state("short") == state("typed"));
+  train(typed, "scratch", "--steps 6 --resume auto");
+  has(train({{"from", folder / "plain"}}, "shape", "--steps 6 --resume auto"),
+      "/plain\" (" + (folder / "run.json") +
+          ":1) is gone; the sizes of the model are those of the checkpoint that "
+          "run.resume = \"auto\" goes on from");
+  CHECK(state("shape") == state("scratch"));
+  const Result fresh = run_zrt("train " + (folder / "run.json") + " --out " + (folder / "fresh") + " --resume auto");
+  CHECK(fresh.code == 2);
+  has(fresh.text, "plain: is no folder");
+  train(json::object(), "short", "--steps 6 --resume auto");
   const Result evaluated = run_zrt("eval " + (folder / "short"));
   INFO(evaluated.text);
   CHECK(evaluated.code == 0);

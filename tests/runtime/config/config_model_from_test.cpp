@@ -161,6 +161,11 @@ TEST_CASE("a configuration without a model takes that of the folder that run.res
                                                    {"tied", false},
                                                    {"kv_heads", nullptr}});
   const Config again = made(json::object(), {}, on);
+  const Config gone = made({{"from", "/gone"}}, {}, on);
+  CHECK((gone.model.hidden == 40 && gone.model.from == "/gone"));
+  CHECK(has(joined(gone.notes),
+            "model.from = \"/gone\" (c:1) is gone; the sizes of the model are those of the checkpoint"));
+  CHECK(has(error({{"from", "/gone"}}, {}, {{"run", {{"out", run.path.string()}}}}), "/gone: is no folder"));
   CHECK((again.model.hidden == 40 && !again.model.tied && again.model.dropout == 0 && again.model.preset.empty()));
   for (const char* part : {"", "/checkpoints", "/checkpoints/step_3"}) {
     CAPTURE(part);
