@@ -67,6 +67,13 @@ void build_stable_decay(Values& values, NamedSchedule& named) {
   }
   if (values.is_null(stable)) values.infer(stable, left);
   named.stable = values.integer(stable);
+  const Value& total = values.at(named_params + "num_training_steps");
+  if (total.from != From::inferred && named.stable != left) {
+    refuse(values.at(stable), "contradicts " + shown(total) + ", which leaves " + std::to_string(left) +
+                                  " steps behind num_warmup_steps = " + std::to_string(named.warmup) +
+                                  " and num_decay_steps = " + std::to_string(named.decay) +
+                                  ". Leave one of the two out.");
+  }
   named.warmup_bend = bend(values, "warmup_type"), named.decay_bend = bend(values, "decay_type");
   named.floor = values.real(named_params + "min_lr_ratio");
 }
