@@ -10,6 +10,11 @@ namespace zrt::runtime::configuration {
 // returns is of no use.
 Config build_config(Values& values, int ranks, const std::string& name);
 
+// Says whether a key keeps what was inferred for it once, in configurations made of that one: run.steps, because
+// another batch or other data make no other run; the positions that rotary ones are stretched from, because shorter
+// samples make no other model.
+bool settled(std::string_view path);
+
 // `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
 // reduction. Whether the type of weights is known.
 bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);

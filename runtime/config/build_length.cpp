@@ -97,6 +97,7 @@ void build_length(Values& values, const Config& config, RunConfig& run) {
     if (!(steps >= 1 && steps <= most))
       refuse(values.at(key), "comes to " + printed(steps) + " steps; legal are 1 to 2^40.");
     values.infer(steps_key, static_cast<int64_t>(steps));
+    run.samples = static_cast<int64_t>(length.samples);
     run.length = length.text + ": " + std::to_string(static_cast<int64_t>(steps)) + (steps == 1 ? " step" : " steps") +
                  " of " + std::to_string(config.batch.train) + " samples, rounded up";
   }

@@ -122,12 +122,9 @@ Config load_config(const std::filesystem::path& file, const Settings& sets, int 
   return parse_config(read_config_file(file), file.string(), sets, ranks);
 }
 
-namespace {
-bool stays(const ResolvedKey& key) {
-  return key.path == "run.steps" ||
-         (key.path == "model.rope_scaling.original_max_position_embeddings" && key.value != "null");
+bool configuration::settled(std::string_view path) {
+  return path == "run.steps" || path == "model.rope_scaling.original_max_position_embeddings";
 }
-}  // namespace
 
 Config reconfigured(const Config& config, const Settings& sets, int ranks, const std::vector<std::string>& without) {
   Tree tree;
@@ -140,18 +137,18 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks, const
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
     const bool left_out = std::any_of(without.begin(), without.end(),
                                       [&](const std::string& section) { return covers(section, key.path); });
-    // The steps of run.epochs and the like stay: another batch or other data make no other run of it. So do the
-    // positions that rotary ones are stretched from: shorter samples make no other model.
-    const bool settled = key.from == from_name(From::inferred) && stays(key);
-    if ((!given && !from_auto && !settled) || left_out) continue;
+    const bool stays = key.from == from_name(From::inferred) && key.value != "null" && settled(key.path);
+    if ((!given && !from_auto && !stays) || left_out) continue;
     json* node = &tree.document.root;
     for (const std::string& part : split_path(key.path)) node = &(*node)[part];
-    *node = given || settled ? json::parse(key.value) : json("auto");
-    if (settled) tree.recorded[key.path] = From::inferred;
+    *node = given || stays ? json::parse(key.value) : json("auto");
+    if (stays) tree.recorded[key.path] = From::inferred;
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
     if (taken) tree.recorded[key.path] = From::folder;
   }
-  return in_reach(finish(std::move(tree), sets, ranks, config.run.name), config.ranks_in_reach);
+  Config made = in_reach(finish(std::move(tree), sets, ranks, config.run.name), config.ranks_in_reach);
+  if (made.run.steps == config.run.steps) made.run.samples = config.run.samples;
+  return made;
 }
 
 Config data_parallel(const Config& config, int ranks) {
@@ -172,6 +169,18 @@ Config weights_alone(const Config& config) {
       {"zero_optimization.stage", "zero_optimization.offload_param", "zero_optimization.offload_optimizer",
        "zero_optimization.cpu_offload", "zero_optimization.cpu_offload_param", "activation_checkpointing",
        "memory.placement", "memory.update", "memory.recompute"});
+}
+
+Config with_steps(const Config& config, int64_t steps) {
+  Config longer = config;
+  for (ResolvedKey& key : longer.keys) {
+    if (key.path != "run.steps") continue;
+    key.value = std::to_string(steps);
+    key.from = from_name(From::inferred);
+  }
+  Config made = reconfigured(longer, {}, config.ranks);
+  made.run.samples = config.run.samples;
+  return made.run.out == config.run.out ? made : into_folder(std::move(made), config.run.out);
 }
 
 Config in_reach(Config config, int ranks) {

@@ -90,6 +90,7 @@ struct MonitorConfig {
 struct RunConfig {
   int64_t steps = 1000, seed = 1;
   std::string length;         // how steps follow from run.epochs, run.tokens or run.samples; "": they were given
+  int64_t samples = 0;        // that these say; 0: steps were given
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
   bool log_samples = false;   // which samples each rank reads in each step
@@ -158,6 +159,8 @@ Config data_parallel(const Config& config, int ranks);
 // what it computed again.
 Config weights_alone(const Config& config);
 
+// A run of another length, as an inferred run.steps, from which schedules that leave theirs out follow.
+Config with_steps(const Config& config, int64_t steps);
 // The same with ranks of another reach.
 Config in_reach(Config config, int ranks);
 // The same with a folder that the caller chose, as an inferred run.out.

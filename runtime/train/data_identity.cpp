@@ -203,17 +203,18 @@ std::string other_tokenizer(const Json& before, const Json& now) {
       is, was);
 }
 
-std::vector<std::string> data_changes(const Json& before, const Json& now, int64_t samples) {
+std::vector<std::string> data_changes(const Json& before, const Json& now, int64_t samples, bool counted) {
   std::vector<std::string> changes;
   if (!before.is_object()) return changes;
   if (const std::string other = other_tokenizer(before, now); !other.empty()) changes.push_back(other);
   describe_train(now.at("train"), before.at("train"), samples, changes);
   if (now.at("train_batch_size") != before.at("train_batch_size")) {
     changes.push_back(
-        fmt::format("train_batch_size is {} and was {}: no sample repeats or is lost, but a step takes another number "
-                    "of them, so that "
-                    "run.steps and the scheduler end after other data",
-                    now.at("train_batch_size").dump(), before.at("train_batch_size").dump()));
+        fmt::format("train_batch_size is {} and was {}: no sample repeats or is lost{}",
+                    now.at("train_batch_size").dump(), before.at("train_batch_size").dump(),
+                    counted ? ""
+                            : ", but a step takes another number of them, so that run.steps and the scheduler end "
+                              "after other data"));
   }
   if (const std::string is = text_of(now, "split"), was = text_of(before, "split"); is != was) {
     const auto named = [](const std::string& split) {

@@ -34,7 +34,9 @@ std::string trained_tokenizer(const checkpoint::Json& made_by);
 std::string other_tokenizer(const checkpoint::Json& before, const checkpoint::Json& now);
 
 // What differs between the data of a checkpoint, taken after `samples`, and that of the run that goes on, a sentence
-// each, with the samples that repeat or are lost. Nothing where the checkpoint, an old one, does not say.
-std::vector<std::string> data_changes(const checkpoint::Json& before, const checkpoint::Json& now, int64_t samples);
+// each, with the samples that repeat or are lost. Nothing where the checkpoint, an old one, does not say. `counted`:
+// the run's length is one of samples, which no batch changes.
+std::vector<std::string> data_changes(const checkpoint::Json& before, const checkpoint::Json& now, int64_t samples,
+                                      bool counted = false);
 
 }  // namespace zrt::runtime

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/length.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_folder.h"
 #include "runtime/train/training.h"
@@ -42,17 +43,19 @@ void check_second_life(const Config& config, const models::Model& model, comm::T
 
 }  // namespace
 
-TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+TrainResult train(const Config& asked, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport) {
-  check_run(config);
-  const std::string resolved = resolved_json(config);
-  comm::require_equal(transport, "the configuration", resolved, session_options(config).timeout);
-  RunFolder folder{core::HeldFolder(config.run.out), {}};
+  check_run(asked);
+  comm::require_equal(transport, "the configuration", resolved_json(asked), session_options(asked).timeout);
+  RunFolder folder{core::HeldFolder(asked.run.out), {}};
   lock_folder(folder, hooks, transport);
   const auto warn = [&](const std::string& text) {
     if (hooks.warn) hooks.warn(text);
   };
-  std::unique_ptr<checkpoint::Reader> resumed = open_resume(config, transport, warn);
+  std::unique_ptr<checkpoint::Reader> resumed = open_resume(asked, transport, warn);
+  const Config config = resumed ? rest_of_run(asked, resumed->manifest(), warn) : asked;
+  if (config.run.steps != asked.run.steps && hooks.steps) hooks.steps(config.run.steps);
+  const std::string resolved = resolved_json(config);
   RunLife life = life_of(config, model, resumed.get());
   Summary so_far;
   if (life.sharing) {

@@ -17,6 +17,7 @@
 #include "runtime/train/data_identity.h"
 #include "runtime/train/delink.h"
 #include "runtime/train/launch/failure.h"
+#include "runtime/train/length.h"
 #include "runtime/train/lives.h"
 #include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
@@ -59,8 +60,13 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   if (const std::string level = step_ > 0 ? other_level(resumed->manifest()) : ""; !level.empty()) warn(level);
   planned_samples_ = std::max(needed, planned);
+  // The samples that the run is to read are all in the order; only its last batch reaches beyond.
+  const bool rounded = needed > planned && config_.run.samples > 0 && config_.run.samples <= planned;
+  if (rounded) planned_samples_ = planned;
   source_ = open_train_data(config_, model_, planned_samples_);
-  if (needed > planned && !same_order(*open_train_data(config_, model_, planned), *source_, planned)) {
+  if (rounded) {
+    source_ = rounded_up(source_, planned, needed);
+  } else if (needed > planned && !same_order(*open_train_data(config_, model_, planned), *source_, planned)) {
     warn(
         fmt::format("the data was laid out for {} samples and is now for {}: from here on its order is another, and "
                     "samples of the epoch at hand may come twice or not at all. Set run.steps as long as the run will "
@@ -72,8 +78,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   data_ = data_json(config_, model_, *source_, validation_);
   if (resumed) {
     const checkpoint::Json before = resumed->manifest().made_by.value("data", checkpoint::Json());
-    const std::vector<std::string> changes =
-        step_ > 0 ? data_changes(before, data_, samples_) : std::vector{other_tokenizer(before, data_)};
+    const std::vector<std::string> changes = step_ > 0 ? data_changes(before, data_, samples_, config_.run.samples > 0)
+                                                       : std::vector{other_tokenizer(before, data_)};
     for (const std::string& change : changes) {
       if (!change.empty()) warn(change);
     }
@@ -274,7 +280,8 @@ std::optional<Evaluation> Training::evaluate_now(int64_t limit) {
   if (records_) records_->evaluated(step_, samples_, evaluation);
   if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
   if (!std::isfinite(evaluation.loss)) {
-    warn(fmt::format("step {}: the held-out loss is not finite: the model overflows on data.validation", step_));
+    warn(fmt::format("step {}: the held-out loss is not finite: the model overflows on {}", step_,
+                     config_.data.validation.front().split.empty() ? "data.validation" : "the part of data.split"));
   }
   return evaluation;
 }

@@ -11,6 +11,7 @@ class Reporter {
  public:
   // Writes to stderr; `interval` steps between plain lines (0: none).
   Reporter(int64_t steps, int64_t interval);
+  void run_has(int64_t steps) { steps_ = steps; }
   void planned(std::span<const runtime::Compiled> stages);
   void step(const runtime::StepMetrics& metrics);
   void evaluated(int64_t step, const runtime::Evaluation& evaluation);
