@@ -54,6 +54,7 @@ void apply_preset(Values& values, const models::FoundPreset& found) {
   for (const auto& [key, fixed] : fixed_by(found)) {
     const Value& value = values.at(key);
     if (value.value == fixed) continue;
+    if (fixed.is_null() && value.from == From::inferred && settled(key)) continue;
     if (!value.value.is_null()) {
       if (!wins || value.from == From::command_line) continue;
       if (value.from == From::file) {
