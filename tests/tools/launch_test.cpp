@@ -196,6 +196,30 @@ TEST_CASE("a supervised run's folder is refused to others while the run waits to
             .code == 0);
 }
 
+TEST_CASE("zrt launch has every option of zrt train that stands for a key of the run, and hands it on") {
+  const auto options = [](const std::string& command) {
+    std::istringstream lines(testing::run_zrt(command + " --help").text);
+    std::vector<std::string> found;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find(" run.") != std::string::npos && line.find("--resume") == std::string::npos &&
+          line.find("--") != std::string::npos) {
+        found.push_back(line.substr(line.find("--"), line.find(' ', line.find("--")) - line.find("--")));
+      }
+    }
+    return found;
+  };
+  const std::vector<std::string> of_train = options("train");
+  CHECK(of_train == std::vector<std::string>{"--steps", "--epochs", "--tokens", "--samples", "--out", "--device"});
+  CHECK(options("launch") == of_train);
+  const Folder folder("launch_samples");
+  testing::build_data(folder);
+  folder.write("config.json", folder.config());
+  const testing::Result result = testing::run_zrt("launch " + (folder / "config.json") + " --ranks 2 --samples 9");
+  INFO(result.text);
+  CHECK(result.code == 0);
+  CHECK(nlohmann::json::parse(text_of(folder.path / "run/summary.json"))["steps"] == 3);
+}
+
 TEST_CASE("one of several processes that a launcher unknown to zrt started is refused, and leaves no folder") {
   const Folder folder("launchers");
   testing::build_data(folder);

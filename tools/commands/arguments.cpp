@@ -76,6 +76,57 @@ runtime::Settings config_settings(const po::variables_map& values, const std::ve
   return settings;
 }
 
+namespace {
+
+constexpr const char* steps_option = "steps";
+struct RunOption {
+  KeyOption key;
+  const char* text;
+};
+constexpr RunOption options_of_runs[] = {
+    {{steps_option, "run.steps"}, "run.steps"},
+    {{"epochs", "run.epochs"}, "run.epochs: passes over the data, in place of steps"},
+    {{"tokens", "run.tokens"}, "run.tokens: tokens to train on, in place of steps"},
+    {{"samples", "run.samples"}, "run.samples: samples to train on, in place of steps"},
+    {{"out", "run.out"}, "run.out: folder of the run"},
+};
+
+}  // namespace
+
+void add_run_options(po::options_description& options) {
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
+                        "a.b.c=value: override a key; may be repeated");
+  for (const RunOption& one : options_of_runs) {
+    const bool number = one.key.option == std::string_view(steps_option);
+    if (number) options.add_options()(one.key.option, po::value<int64_t>(), one.text);
+    if (!number) options.add_options()(one.key.option, po::value<std::string>(), one.text);
+  }
+  add_device_option(options);
+}
+
+std::vector<KeyOption> run_options() {
+  std::vector<KeyOption> keys;
+  for (const RunOption& one : options_of_runs) keys.push_back(one.key);
+  return keys;
+}
+
+Args given_run_options(const po::variables_map& values) {
+  Args args;
+  if (values.count("set")) {
+    for (const std::string& set : values["set"].as<std::vector<std::string>>()) {
+      args.insert(args.end(), {"--set", set});
+    }
+  }
+  const auto add = [&](const std::string& option) {
+    if (values.count(option)) args.push_back("--" + option + "=" + option_text(values[option]));
+  };
+  add("device");
+  for (const RunOption& one : options_of_runs) {
+    if (one.key.option != std::string_view("out")) add(one.key.option);
+  }
+  return args;
+}
+
 void log_remarks(const runtime::Config& config) {
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   for (const std::string& note : config.notes) spdlog::info("{}", note);

@@ -30,6 +30,12 @@ struct KeyOption {
 // then every --set. The configuration refuses an option and a --set that contradict each other.
 runtime::Settings config_settings(const po::variables_map& values, const std::vector<KeyOption>& options = {});
 
+// The options of `zrt train` that stand for a key of the section run, which `zrt launch` takes, too, and --set.
+void add_run_options(po::options_description& options);
+std::vector<KeyOption> run_options();
+// Those that were given, --set and --device included, as a command line has them; without --out.
+Args given_run_options(const po::variables_map& values);
+
 // --dtype, as of the benchmarks: bf16 or fp32.
 inline const KeyOption dtype_option{
     "dtype", "bf16.enabled", [](const std::string& text) { return std::string(text == "bf16" ? "true" : "false"); }};

@@ -22,15 +22,7 @@ namespace {
 
 // The options that `zrt train` gets as they were given here.
 Args train_options(const po::variables_map& values) {
-  Args args;
-  if (values.count("set")) {
-    for (const std::string& set : values["set"].as<std::vector<std::string>>()) {
-      args.push_back("--set");
-      args.push_back(set);
-    }
-  }
-  if (values.count("device")) args.push_back("--device=" + values["device"].as<std::string>());
-  if (values.count("steps")) args.push_back(fmt::format("--steps={}", values["steps"].as<int64_t>()));
+  Args args = given_run_options(values);
   if (values.count("json")) args.push_back("--json");
   return args;
 }
@@ -76,16 +68,13 @@ int launch_command(const Args& all) {
       "hosts", po::value<std::string>(), "file with a line for each host, \"worker-0 slots=8\": a process per slot")(
       "agent", po::value<std::string>()->default_value("ssh"), "what starts a command line on a host, as of zrt ranks")(
       "mpi", "a process per rank, started by mpirun")("mpirun", po::value<std::string>()->default_value("mpirun"),
-                                                      "that program, with options of its own")(
-      "out", po::value<std::string>(), "run.out: folder of the run")(
-      "set", po::value<std::vector<std::string>>()->composing(), "as of train")("steps", po::value<int64_t>(),
-                                                                                "as of train")("json", "as of train")(
+                                                      "that program, with options of its own")("json", "as of train")(
       "max-restarts", po::value<int>()->default_value(3), "in a row without a newer step or checkpoint, then give up")(
       "hang-timeout", po::value<double>()->default_value(0),
       "seconds without a sign of life until the run is killed; 0: 2 run.timeout_seconds, or 5 times the longest step")(
       "start-timeout", po::value<double>()->default_value(900), "the same until the first sign of life")(
       "delay", po::value<double>()->default_value(1), "seconds before a restart; doubles up to 30");
-  add_device_option(options);
+  add_run_options(options);
   po::variables_map values;
   if (!parse({all.begin(), dashes},
              "zrt launch CONFIG [--ranks N] [--processes | --hosts FILE | --mpi] [--out DIR] [options] [-- train "
@@ -105,7 +94,7 @@ int launch_command(const Args& all) {
   if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
 
   // What is wrong with the configuration is said here, once.
-  const runtime::Settings sets = config_settings(values, {{"out", "run.out"}, {"steps", "run.steps"}});
+  const runtime::Settings sets = config_settings(values, run_options());
   const runtime::Config config = runtime::load_config(file, sets, ranks);
   if (!config.run.resume.empty() && config.run.resume != "auto") {
     throw core::ConfigError(fmt::format(

@@ -23,11 +23,9 @@ int exit_code(const runtime::TrainResult& result) {
 
 // What one process does of a training run.
 int train_ranks(const po::variables_map& values, comm::Transport& transport, RunSignals& signals) {
-  const runtime::Settings sets = config_settings(values, {{"steps", "run.steps"},
-                                                          {"epochs", "run.epochs"},
-                                                          {"tokens", "run.tokens"},
-                                                          {"out", "run.out"},
-                                                          {"resume", "run.resume"}});
+  std::vector<KeyOption> options = run_options();
+  options.push_back({"resume", "run.resume"});
+  const runtime::Settings sets = config_settings(values, options);
   const runtime::Config loaded = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
   const std::chrono::seconds timeout(loaded.run.timeout_seconds);
   signals.set_timeout(timeout);
@@ -60,6 +58,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   hooks.gpus = [](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) std::cerr << line << '\n';
   };
+  hooks.steps = [&](int64_t steps) { reporter.run_has(steps); };
   hooks.planned = [&](std::span<const runtime::Compiled> stages) { reporter.planned(stages); };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
@@ -98,17 +97,13 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
 int train_command(const Args& args) {
   po::options_description options("options");
   add_rank_options(options);
-  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
-                        "a.b.c=value: override a key; may be repeated")("steps", po::value<int64_t>(), "run.steps")(
-      "epochs", po::value<std::string>(), "run.epochs: passes over the data, in place of steps")(
-      "tokens", po::value<std::string>(), "run.tokens: tokens to train on, in place of steps")(
-      "out", po::value<std::string>(), "run.out: folder of the run")(
+  add_run_options(options);
+  options.add_options()(
       "resume", po::value<std::string>(),
       "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run, a "
       "checkpoint or a Hugging Face model")("json",
                                             "print summary.json and memory.json to stdout instead of the tables")(
       "launched", "as zrt launch says it, which keeps the folder for the runs that it starts");
-  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},
              values)) {
