@@ -26,7 +26,7 @@ constexpr Key run_rows[] = {
     key("log_samples", t_bool, "false", Effect::reports,
         "Write which samples each rank reads in each step to samples.jsonl."),
     key("eval_interval", t_int, "0", between(0, most), Effect::reports,
-        "Steps from one evaluation on data.validation to the next; 0: only after the last step."),
+        "Steps from one evaluation on held-out data to the next; 0: only after the last step."),
     key("eval_batches", t_int, "8", between(1, most), Effect::reports, "Batches of an evaluation during the run."),
     key("checkpoint_interval", t_int, "0", between(0, most), Effect::reports,
         "Steps from one checkpoint to the next; 0: one after the last step."),

@@ -74,9 +74,11 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
 
 int eval_command(const Args& args) {
   po::options_description options("options");
-  options.add_options()("data", po::value<std::vector<std::string>>()->composing(),
-                        "PREFIX of a dataset; may be repeated; default: the run's data.validation")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
+  options.add_options()(
+      "data", po::value<std::vector<std::string>>()->composing(),
+      "PREFIX of a dataset; may be repeated; default: those of the run's data.validation, or the part of "
+      "data.split")("set", po::value<std::vector<std::string>>()->composing(),
+                    "a.b.c=value: override a key of the run")(
       "ranks", po::value<int>(), "so many data-parallel ranks; default: the mesh of the run")(
       "transport", po::value<std::string>()->default_value(""), "as of train")("json", "print the result as JSON");
   add_task_options(options);
