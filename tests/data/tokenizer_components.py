@@ -25,6 +25,11 @@ COMPONENTS = [
         {"type": "Punctuation", "behavior": "MergedWithNext"},
         {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}]}},
 ] + [
+    {"normalizer": normalizer,
+     "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}}
+    for normalizer in [{"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "NFKC"},
+                       {"type": "Replace", "pattern": {"String": "T"}, "content": ""}]
+] + [
     {"pre_tokenizer": {"type": "Punctuation", "behavior": behavior}}
     for behavior in ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
 ] + [
@@ -35,5 +40,5 @@ COMPONENTS = [
     {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}}
     for pattern in [" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+", "\\b", "\\w+|[^\\w\\s]+", "(?i:'s|'ll)|\\p{N}{1,3}+",
                     "\\h{2}|\\p{Han}|\\p{Cyrillic}+", "[\\p{L}\\p{M}]+(?=\\s)", "(?<=a)b|x*", "(?m:a.)|[^\\S\\n]+$", "\\u0905|[\\S&&[a-c]]",
-                    "^.|.$"]
+                    "^.|.$", "e(?i)s|n", "(t(?i)h|a(?-i:N))(?m)e?.|,", "\\v|\\x20{2}+|[\\x61-\\x{65}\\v]+\\x65"]
 ]

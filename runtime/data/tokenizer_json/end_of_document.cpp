@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -18,10 +19,24 @@ constexpr size_t largest_config = size_t{16} << 20;
 constexpr std::array<const char*, 8> known_ends{"<|endoftext|>", "<|end_of_text|>", "</s>",  "<eos>",
                                                 "<|eos|>",       "<EOS>",           "[EOS]", "[SEP]"};
 
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 int32_t id_of(const std::string& text, const AddedTokens& added, const Vocabulary& vocabulary) {
-  for (const AddedToken& token : added.all())
+  int32_t most = vocabulary.size() - 1;
+  for (const AddedToken& token : added.all()) {
     if (token.content == text) return token.id;
-  return vocabulary.find(text);
+    most = std::max(most, token.id);
+  }
+  if (!is_number(text)) return vocabulary.find(text);
+  if (text.size() > 9 || std::stoi(text) > most) return -1;
+  const int32_t id = std::stoi(text);
+  if (added.with_id(id) != nullptr) return id;
+  if (id >= vocabulary.size()) return -1;
+  // A description keeps the token's text, which would then be read as another id.
+  const std::string& token = vocabulary.text(id);
+  return token.empty() || is_number(token) ? -1 : id;
 }
 
 }  // namespace
@@ -52,8 +67,10 @@ int32_t end_of_document(const std::string& named, const std::optional<std::strin
     const int32_t id = id_of(wanted, added, vocabulary);
     if (id >= 0) return id;
     throw core::ConfigError(core::printable(fmt::format(
-        "{}: the end of documents is to be '{}' ({}), which is no token of it. Name one of its tokens with --eod.",
-        source, wanted, named.empty() ? "eos_token of the configuration beside it" : "--eod")));
+        "{}: the end of documents is to be '{}' ({}), which is no token of it{}. Name one of its tokens with --eod, or "
+        "its id.",
+        source, wanted, named.empty() ? "eos_token of the configuration beside it" : "--eod",
+        is_number(wanted) ? ", nor the id of one that is no number" : "")));
   }
   for (const char* name : known_ends) {
     for (const AddedToken& token : added.all())

@@ -25,6 +25,7 @@ class Translator {
 
   std::string run() {
     while (at_ < pattern_.size()) item();
+    out_.append(flagged_, ')');
     return std::move(out_);
   }
 
@@ -45,7 +46,9 @@ class Translator {
     if (c == '{' && repeat()) return;
     if (c == ')') {
       if (groups_.empty()) fail("a group ends that never began");
-      atom_ = groups_.back();
+      out_.append(flagged_, ')');
+      atom_ = groups_.back().begin;
+      flagged_ = groups_.back().flagged_outside;
       groups_.pop_back();
       out_ += c;
       ++at_;
@@ -67,19 +70,26 @@ class Translator {
   }
 
   void group() {
-    groups_.push_back(out_.size());
+    const size_t begin = out_.size();
     out_ += '(';
     ++at_;
-    if (peek(0) != '?') return;
+    if (peek(0) != '?') return open(begin);
     // Flags: Ruby's m lets the dot match newlines, which PCRE2 calls s.
     size_t end = at_ + 1;
     while (end < pattern_.size() &&
            (pattern_[end] == 'i' || pattern_[end] == 'm' || pattern_[end] == 'x' || pattern_[end] == '-'))
       ++end;
     const bool flags = end > at_ + 1 && end < pattern_.size() && (pattern_[end] == ':' || pattern_[end] == ')');
-    if (!flags) return;
+    if (!flags) return open(begin);
     for (; at_ < end; ++at_) out_ += pattern_[at_] == 'm' ? 's' : pattern_[at_];
+    if (pattern_[end] == ':') return open(begin);
+    // Flags alone hold to the end of the group around them, over its other branches, too: a(?i)b|c is a(?i:b|c).
+    out_ += ':';
+    ++at_;
+    ++flagged_;
   }
+
+  void open(size_t begin) { groups_.push_back({begin, std::exchange(flagged_, 0)}); }
 
   // {n,m}: a + behind it repeats it again in Ruby, where PCRE2 would not give back.
   bool repeat() {
@@ -115,9 +125,27 @@ class Translator {
     if (c == 'b') return put(fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word));
     if (c == 'B') return put(fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word));
     if (c == 'K' || c == 'G' || c == 'Q' || c == 'E') fail(fmt::format("zrt does not have \\{}", c));
+    if (c == 'v') return put("\\x{b}");  // PCRE2's has newlines, too
+    if (c == 'x') return hexadecimal();
     if (c == 'u') return code_point();
     if (c == 'p' || c == 'P') return property();
     copy_escape();
+  }
+
+  // \x4 and \x41 are bytes, \x{41} is a character.
+  void hexadecimal() {
+    constexpr std::string_view legal = "0123456789abcdefABCDEF";
+    const bool braces = peek(2) == '{';
+    const size_t begin = at_ + (braces ? 3 : 2), most = braces ? 8 : 2;
+    size_t end = begin;
+    while (end < pattern_.size() && end - begin < most && legal.find(pattern_[end]) != legal.npos) ++end;
+    const std::string_view digits = pattern_.substr(begin, end - begin);
+    if (digits.empty() || (braces && (end >= pattern_.size() || pattern_[end] != '}')))
+      fail("hexadecimal digits must follow \\x, alone or in braces");
+    if (!braces && digits.size() == 2 && digits[0] >= '8')
+      fail("zrt does not have bytes of characters (\\x80 and above); write the character, or its number as \\x{…}");
+    out_ += fmt::format("\\x{{{}}}", digits);
+    at_ = end + (braces ? 1 : 0);
   }
 
   void copy_escape() {
@@ -204,6 +232,8 @@ class Translator {
     if (c == 'W') fail("zrt does not have \\W inside classes");
     if (c == 'h') return put("0-9a-fA-F");
     if (c == 'H') fail("zrt does not have \\H inside classes");
+    if (c == 'v') return put("\\x{b}");
+    if (c == 'x') return hexadecimal();
     if (c == 'u') return code_point();
     if (c == 'p' || c == 'P') return property();
     copy_escape();
@@ -212,7 +242,12 @@ class Translator {
   std::string_view pattern_;
   std::string out_;
   size_t at_ = 0, atom_ = 0;
-  std::vector<size_t> groups_;
+  struct Group {
+    size_t begin;            // in out_
+    size_t flagged_outside;  // groups of flags that are open around it
+  };
+  std::vector<Group> groups_;
+  size_t flagged_ = 0;  // groups of flags that end with the group at hand
 };
 
 }  // namespace

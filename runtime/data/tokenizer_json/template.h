@@ -1,5 +1,5 @@
-// The ids that a post-processor puts around one text, such as [CLS] and [SEP]. Documents get none: they end with
-// end-of-document alone, as pre-training wants it.
+// The ids that a post-processor puts around one text, such as [CLS] and [SEP]. Documents get them where a build
+// asks for it (text_coder.h).
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -96,6 +96,15 @@ struct JsonTokenizer::Impl {
     return true;
   }
 
+  // Says whether the normalizer leaves out the first character: what stands behind it does not begin the text.
+  bool loses_front(std::string_view text, std::string_view normal) const {
+    const std::string_view character = text.substr(0, character_at(text, 0).bytes);
+    if (normal.starts_with(character)) return false;
+    std::string alone(character);
+    normalizer->apply(alone);
+    return alone.empty();
+  }
+
   // Encodes a text whose first `good` bytes are well-formed and the next one is not.
   void encode_broken(std::string_view text, size_t good, Scratch& scratch, std::vector<int32_t>& out) const {
     bool first = true;
@@ -122,11 +131,12 @@ struct JsonTokenizer::Impl {
     added->split(
         text, false,
         [&](std::string_view part) {
-          const bool begins = first && part.data() == text.data();
+          bool begins = first && part.data() == text.data();
           std::string normal;
           if (normalizer) {
             normal = part;
             normalizer->apply(normal);
+            begins = begins && !loses_front(part, normal);
             part = normal;
           }
           added->split(

@@ -64,16 +64,19 @@ size_t cluster_end(std::string_view text, size_t at) {
     require(status, "grapheme clusters");
     return made;
   }();
-  // Clusters with more bytes than this are taken apart by all who ask.
-  const std::string_view window = text.substr(at, std::min<size_t>(text.size() - at, 64));
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::UnicodeString wide = icu::UnicodeString::fromUTF8({window.data(), static_cast<int32_t>(window.size())});
-  clusters->setText(wide);
-  const int32_t end = clusters->next();
-  require(status, "grapheme clusters");
-  std::string cluster;
-  wide.tempSubString(0, end).toUTF8String(cluster);
-  return at + std::min(cluster.size(), window.size());
+  for (size_t bytes = 64;; bytes *= 4) {
+    const std::string_view window = text.substr(at, bytes);
+    UErrorCode status = U_ZERO_ERROR;
+    const icu::UnicodeString wide = icu::UnicodeString::fromUTF8({window.data(), static_cast<int32_t>(window.size())});
+    clusters->setText(wide);
+    const int32_t end = clusters->next();
+    require(status, "grapheme clusters");
+    std::string cluster;
+    wide.tempSubString(0, end).toUTF8String(cluster);
+    // A character that the window cuts ends the cluster, which may go on behind it.
+    if (cluster.size() + 4 <= window.size() || at + window.size() == text.size())
+      return at + std::min(cluster.size(), window.size());
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "runtime/data/dataset_tokenizer.h"
 #include "runtime/data/tokenizer_json/regex.h"
 #include "runtime/data/tokenizer_json/tokenizer_json.h"
+#include "runtime/data/tokenizer_json/unicode.h"
 #include "tests/runtime/data/data_files.h"
 #include "tests/runtime/data/tokenizer_texts.h"
 
@@ -100,6 +101,14 @@ TEST_CASE("values that a tokenizer.json cannot have are refused by key and value
                    f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}};
                  }),
                  "it is truncated or corrupt"));
+  const auto charsmap = [&](const char* base64) {
+    return changed([&](Json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", base64}}; });
+  };
+  CHECK(contains(charsmap("not base64"), "it must be a charsmap of SentencePiece in base64"));
+  CHECK(contains(charsmap("AAA="), "it must be a charsmap of SentencePiece in base64"));
+  CHECK(contains(charsmap("BAAAAA=="), "its double array has 4 bytes of the 0 there are; it is truncated or corrupt"));
+  CHECK(contains(charsmap("AgAAAAAA"), "its double array has 2 bytes of the 2 there are; it is truncated or corrupt"));
+  CHECK(contains(charsmap("BAAAAAAAAACA"), "its text at byte 0 is not UTF-8; it is corrupt"));
   CHECK(contains(error_of<core::DataError>([] { JsonTokenizer("{\"model\": \"\\ud800\"}", "t.json", {}); }),
                  "t.json: the file is not JSON"));
   // Printing so deep a value would overflow the stack.
@@ -116,7 +125,13 @@ TEST_CASE(
   CHECK(pcre_pattern("\\p{N}{1,3}+x") == "(?:\\p{N}{1,3})+x");
   CHECK(pcre_pattern("a{,2}") == "a{0,2}");
   CHECK(pcre_pattern("\\u0041") == "\\x{0041}");
-  for (const char* pattern : {"[a&&b]", "[a[^b]]", "[\\W]", "\\K", "[abc", "a\\", "a)", "\\u12"}) {
+  CHECK(pcre_pattern("\\x41{2}+x") == "(?:\\x{41}{2})+x");
+  CHECK(pcre_pattern("[\\x41-\\x{1F600}\\v]\\v\\x4") == "[\\x{41}-\\x{1F600}\\x{b}]\\x{b}\\x{4}");
+  CHECK(pcre_pattern("a(?i)b|c") == "a(?i:b|c)");
+  CHECK(pcre_pattern("(a(?i)b|(?-i)c)d") == "(a(?i:b|(?-i:c)))d");
+  CHECK(pcre_pattern("(?:(?i:a)b)") == "(?:(?i:a)b)");
+  for (const char* pattern : {"[a&&b]", "[a[^b]]", "[\\W]", "\\K", "[abc", "a\\", "a)", "\\u12", "\\xe3\\x81\\x82",
+                              "[\\x80-\\xff]", "\\xg", "\\x{41"}) {
     INFO(pattern);
     CHECK_THROWS_AS(pcre_pattern(pattern), std::invalid_argument);
   }
@@ -133,6 +148,10 @@ TEST_CASE("the end of documents is named, configured, known by its name, or aske
   CHECK(contains(message, "Name one with --eod; its special tokens are '<end>'"));
   CHECK(JsonTokenizer::open(path, "<end>")->eod() == 3);
   CHECK(make_tokenizer(folder.path(), "b")->eod() == 1);
+  CHECK(JsonTokenizer::open(path, "3")->eod() == 3);
+  CHECK(JsonTokenizer::open(path, "2")->eod() == 2);
+  CHECK(contains(error_of<core::ConfigError>([&] { JsonTokenizer::open(path, "4"); }),
+                 "is to be '4' (--eod), which is no token of it, nor the id of one that is no number"));
   CHECK(contains(error_of<core::ConfigError>([&] { JsonTokenizer::open(path, "<fin>"); }), "is to be '<fin>' (--eod)"));
   write_file(folder / "tokenizer_config.json", R"({"eos_token": {"content": "<end>", "lstrip": false}})");
   CHECK(JsonTokenizer::open(path, "")->eod() == 3);
@@ -175,6 +194,15 @@ TEST_CASE("a dataset keeps its tokenizer.json and its end of documents, and adds
   CHECK(opened->decode(expected) == "the quick rivers are reading tomorrow ' s water.");
   write_file(folder / "set.tokenizer.json", small_file().dump());
   CHECK_THROWS_AS(open_tokenizer(*common), core::Error);
+}
+
+TEST_CASE("a cluster of more bytes than are looked at first is found whole") {
+  std::string cluster = "a";
+  for (const size_t marks : {2u, 31u, 33u, 500u}) {
+    while (cluster.size() < 1 + 2 * marks) cluster += "\u0301";
+    CHECK(runtime::data::tokenizer_json::grapheme_end(cluster, 0) == cluster.size());
+    CHECK(runtime::data::tokenizer_json::grapheme_end(cluster + "\u00e9b", 0) == cluster.size());
+  }
 }
 
 TEST_CASE("tokens know whether they begin a word or go on with one") {
