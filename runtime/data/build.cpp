@@ -16,6 +16,7 @@
 #include "runtime/data/output_file.h"
 #include "runtime/data/sentencepiece_tokenizer.h"
 #include "runtime/data/sentencepiece_training.h"
+#include "runtime/data/text_coder.h"
 #include "runtime/data/validation_split.h"
 
 namespace zrt::runtime::data {
@@ -112,11 +113,14 @@ BuildResult build_dataset(const BuildOptions& options) {
   require_out(options.out);
   if (fraction == 0) require_prefix(options.out);
   const bool train_it = options.tokenizer == "train";
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<Tokenizer> tokenizer;
   if (!train_it) tokenizer = make_tokenizer(options.tokenizer, options.eod);
   if (train_it && !options.eod.empty())
     throw core::ConfigError(
         fmt::format("eod is '{}', but a tokenizer that is trained has an end of documents of its own.", options.eod));
+  if (train_it && options.with_template)
+    throw core::ConfigError("template is asked for, but a tokenizer that is trained has none. Leave --template out.");
+  if (tokenizer) TextCoder(tokenizer, options.with_template);  // refused before anything is read
   const std::filesystem::path out(options.out);
   const std::string train_prefix = fraction > 0 ? (out / "train").string() : options.out;
   const std::string validation_prefix = (out / "validation").string();
@@ -148,18 +152,19 @@ BuildResult build_dataset(const BuildOptions& options) {
     Source source(inputs, options);
     distribute(
         source, sizes, split, fraction, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
-    tokenizer = std::make_unique<SentencePieceTokenizer>(training.train(), model_path);
+    tokenizer = std::make_shared<SentencePieceTokenizer>(training.train(), model_path);
   }
 
-  PartWriter train(train_prefix, *tokenizer);
+  const TextCoder coder(tokenizer, options.with_template);
+  PartWriter train(train_prefix, coder);
   std::optional<PartWriter> validation;
-  if (fraction > 0) validation.emplace(validation_prefix, *tokenizer);
+  if (fraction > 0) validation.emplace(validation_prefix, coder);
   Encoder encoder(*tokenizer, options.threads,
                   [&](const Encoded& batch) { (batch.part == 0 ? train : *validation).add(batch); });
   Source source(inputs, options, [&] { return train.tokens() + (validation ? validation->tokens() : 0); });
   distribute(
-      source, sizes, split, fraction, [&](std::string_view text) { encoder.add(text, 0); },
-      [&](std::string_view text) { encoder.add(text, 1); });
+      source, sizes, split, fraction, [&](std::string_view text) { encoder.add(text, 0, source.stream().place()); },
+      [&](std::string_view text) { encoder.add(text, 1, source.stream().place()); });
   encoder.finish();
   const auto& skipped = source.stream().skipped();
   result.skipped.insert(result.skipped.end(), skipped.begin(), skipped.end());

@@ -26,6 +26,7 @@ struct BuildOptions {
   std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
   std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
   std::string eod;                  // of a tokenizer.json: the token that ends documents (make_tokenizer)
+  bool with_template = false;       // documents stand in the tokenizer's template (text_coder.h)
   int64_t vocabulary = 8192;
   std::string language;  // for the description
   bool dedup = false;    // leave out documents that occurred before (duplicates.h)
@@ -49,12 +50,12 @@ struct BuildResult {
   bool split_by_document = false;  // else, with validation, the end of every document was cut off (validation_split.h)
 };
 
-// Every document ends with the tokenizer's end-of-document id. A tokenizer's model is copied to PREFIX.model, or with
-// validation to OUT/tokenizer.model (a tokenizer.json to PREFIX.tokenizer.json or OUT/tokenizer.json), so that the
-// dataset can be decoded wherever it goes. With `force` old datasets of the same name are replaced, and only when
-// everything new is on disk. A build that fails leaves nothing. Throws DataError naming the file that is unreadable,
-// corrupt, no text, empty or too small, ConfigError for a bad option, one that no input has a use for, and where
-// something would be replaced without `force`.
+// Every document ends with the tokenizer's end-of-document id, behind its template where that is asked for. A
+// tokenizer's model is copied to PREFIX.model, or with validation to OUT/tokenizer.model (a tokenizer.json to
+// PREFIX.tokenizer.json or OUT/tokenizer.json), so that the dataset can be decoded wherever it goes. With `force` old
+// datasets of the same name are replaced, and only when everything new is on disk. A build that fails leaves nothing.
+// Throws DataError naming the file that is unreadable, corrupt, no text, empty or too small, ConfigError for a bad
+// option, one that no input has a use for, and where something would be replaced without `force`.
 BuildResult build_dataset(const BuildOptions& options);
 
 struct TokenizerOptions {

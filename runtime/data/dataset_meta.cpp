@@ -43,6 +43,14 @@ std::string optional_text(const Json& object, const char* key, const std::string
   return object.contains(key) ? text_of(object, key, path) : std::string();
 }
 
+bool optional_flag(const Json& object, const char* key, const std::string& path) {
+  if (!object.contains(key)) return false;
+  const Json& value = value_of(object, key, path);
+  if (!value.is_boolean())
+    throw core::DataError(fmt::format("{}: key '{}' is {}; it must be true or false.", path, key, value.dump()));
+  return value.get<bool>();
+}
+
 // The file is read beside the description and nowhere else.
 std::string file_name(const Json& object, const char* key, const std::string& path) {
   const std::string name = optional_text(object, key, path);
@@ -59,6 +67,7 @@ std::string to_json(const DatasetMeta& meta) {
   if (!meta.tokenizer_file.empty()) object["tokenizer_file"] = meta.tokenizer_file;
   if (!meta.tokenizer_xxh3.empty()) object["tokenizer_xxh3"] = meta.tokenizer_xxh3;
   if (!meta.tokenizer_eod.empty()) object["tokenizer_eod"] = meta.tokenizer_eod;
+  if (meta.templated) object["template"] = true;
   if (!meta.language.empty()) object["language"] = meta.language;
   object["documents"] = meta.documents;
   object["tokens"] = meta.tokens;
@@ -87,6 +96,7 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   meta.tokenizer_file = file_name(object, "tokenizer_file", path);
   meta.tokenizer_xxh3 = optional_text(object, "tokenizer_xxh3", path);
   meta.tokenizer_eod = optional_text(object, "tokenizer_eod", path);
+  meta.templated = optional_flag(object, "template", path);
   meta.language = optional_text(object, "language", path);
   meta.vocabulary = count_of(object, "vocabulary", path);
   meta.documents = count_of(object, "documents", path);

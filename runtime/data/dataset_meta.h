@@ -17,6 +17,7 @@ struct DatasetMeta {
   std::string tokenizer_file = {};  // its model, a file beside this one; "" when it has none
   std::string tokenizer_xxh3 = {};  // Tokenizer::xxh3()
   std::string tokenizer_eod = {};   // Tokenizer::eod_text()
+  bool templated = false;           // documents stand in the tokenizer's template
   std::string language = {};        // "" when not given
 };
 

@@ -27,6 +27,7 @@ std::optional<DatasetTokenizer> common_tokenizer(const std::vector<std::string>&
                 meta->vocabulary,
                 prefix,
                 meta->tokenizer_eod,
+                meta->templated,
                 meta->tokenizer_file.empty() ? std::string() : (folder / meta->tokenizer_file).string(),
                 ""};
       common_text = tokenizer_text(*meta);
@@ -40,6 +41,11 @@ std::optional<DatasetTokenizer> common_tokenizer(const std::vector<std::string>&
       throw core::ConfigError(fmt::format(
           "documents of dataset {} end with '{}' but those of {} with '{}'. Build both with the same --eod.",
           common->prefix, common->eod, prefix, meta->tokenizer_eod));
+    if (meta->templated != common->templated)
+      throw core::ConfigError(
+          fmt::format("documents of dataset {} stand in the tokenizer's template and those of {} do not. Build both "
+                      "with --template, or both without.",
+                      meta->templated ? prefix : common->prefix, meta->templated ? common->prefix : prefix));
     if (meta->vocabulary > model_vocabulary)
       throw core::ConfigError(fmt::format(
           "model.vocab is {} but dataset {} was made by tokenizer '{}' with {} tokens; set model.vocab to at least {}",

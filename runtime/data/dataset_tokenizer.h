@@ -13,9 +13,10 @@ namespace zrt::runtime::data {
 struct DatasetTokenizer {
   std::string name, xxh3;
   int64_t vocabulary = 0;
-  std::string prefix;  // of the first dataset that names it
-  std::string eod;     // the token that ends documents, where a tokenizer.json has several
-  std::string file;    // path of its model beside that dataset; "" when it has none
+  std::string prefix;      // of the first dataset that names it
+  std::string eod;         // the token that ends documents, where a tokenizer.json has several
+  bool templated = false;  // documents stand in its template
+  std::string file;        // path of its model beside that dataset; "" when it has none
   // The first dataset without a description, whose ids may mean other text; "" when there is none. Training needs no
   // text. Whoever does, asks here.
   std::string unnamed;

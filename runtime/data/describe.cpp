@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -14,13 +16,16 @@ namespace zrt::runtime::data {
 
 namespace {
 
-void require_legal(const TokenDocuments& documents, int64_t sequence, std::span<const int32_t> ids,
+constexpr int64_t ids_of_piece = 1 << 16;
+
+void require_legal(const TokenDocuments& documents, int64_t sequence, int64_t first, std::span<const int32_t> ids,
                    const Tokenizer& tokenizer, const std::string& named) {
   const size_t place = first_illegal(ids, tokenizer.vocab_size());
   if (place == ids.size()) return;
   throw core::DataError(
       fmt::format("{}: token {} of sequence {} is {}, but tokenizer {} has ids 0 to {}: another one made this dataset.",
-                  documents.source(), place, sequence, ids[place], named, tokenizer.vocab_size() - 1));
+                  documents.source(), first + static_cast<int64_t>(place), sequence, ids[place], named,
+                  tokenizer.vocab_size() - 1));
 }
 
 }  // namespace
@@ -32,27 +37,31 @@ BuiltPart describe_dataset(const DescribeOptions& options) {
   if (!options.force) {
     require_absent(description);
     if (copies) require_absent(copy);
-  } else {
-    std::error_code failed;  // the old one may be of another dataset, which is no reason to refuse this one
-    if (std::filesystem::is_regular_file(description, failed)) std::filesystem::remove(description, failed);
   }
-  const auto documents = open_documents(options.prefix);
+  // The old description may be of another dataset, which is no reason to refuse this one.
+  const auto documents = open_undescribed_documents(options.prefix);
   TextMeasure measure(*tokenizer);
   std::vector<int32_t> ids;
   int64_t read = 0;
   for (int64_t i = 0; i < documents->sequences(); ++i) {
-    ids.resize(static_cast<size_t>(documents->length(i)));
-    documents->read(i, 0, documents->length(i), int64_t{1} << 31, ids.data());
-    require_legal(*documents, i, ids, *tokenizer, options.tokenizer);
-    measure.add(ids);
-    read += documents->length(i);
-    if (options.progress) options.progress(read, documents->tokens());
+    for (int64_t first = 0; first < documents->length(i); first += ids_of_piece) {
+      ids.resize(static_cast<size_t>(std::min(ids_of_piece, documents->length(i) - first)));
+      documents->read(i, first, static_cast<int64_t>(ids.size()), int64_t{1} << 31, ids.data());
+      require_legal(*documents, i, first, ids, *tokenizer, options.tokenizer);
+      measure.add(ids);
+      read += static_cast<int64_t>(ids.size());
+      if (options.progress) options.progress(read, documents->tokens());
+    }
+    measure.end_document();
   }
   const DatasetMeta meta = measure.meta(options.language, copy, documents->sequences(), documents->tokens());
   check_meta(meta, options.prefix, documents->sequences(), documents->tokens());
   if (copies) {
     OutputFile model(copy);
     write_model(model, *tokenizer);
+    // An old description must never stand beside a new tokenizer.
+    std::error_code failed;
+    if (std::filesystem::is_regular_file(description, failed)) std::filesystem::remove(description, failed);
     model.publish();
   }
   core::write_durably(description, to_json(meta));

@@ -78,12 +78,17 @@ bool DocumentStream::next(std::string& document) {
   return false;
 }
 
+DocumentPlace DocumentStream::place() const {
+  return {&files_[file_].path, json_ ? "line" : "document", json_ ? line_ : documents_of_file_};
+}
+
 void DocumentStream::end_file() {
   const InputFile& file = files_[file_];
   if (!json_) check_->end();
   if (check_->invalid() > 0) damaged_.push_back({file.path, check_->invalid(), check_->first_invalid()});
   if (bad_here_.count > 0) bad_.push_back(bad_here_);
   if (documents_of_file_ > 0) return;
+  if (bad_here_.count > 0) check_->refuse_other();
   if (!file.named) return skipped_.push_back({file.path, "no text"});
   if (bad_here_.count > 0)
     throw core::DataError(fmt::format("{}: none of its lines can be read; line {}, the first of {}: {}.", file.path,
@@ -125,9 +130,10 @@ bool DocumentStream::fill() {
 
 void DocumentStream::append(std::string& document, const char* text, size_t bytes) const {
   if (document.size() + bytes > largest_document)
-    throw core::DataError(fmt::format(
-        "{}: a document of more than {} bytes cannot be stored. Split the file, or make every paragraph a document.",
-        files_[file_].path, largest_document));
+    throw core::DataError(fmt::format("{}: {}a document of more than {} bytes cannot be stored. Split the {}.",
+                                      files_[file_].path, json_ ? fmt::format("line {}: ", line_) : "",
+                                      largest_document,
+                                      json_ ? "text into several lines" : "file, or make every paragraph a document"));
   document.append(text, bytes);
 }
 
@@ -173,7 +179,8 @@ bool DocumentStream::next_object(std::string& document) {
       if (document.size() > largest_document) append(document, document.data(), 0);  // throws
       return true;
     }
-    check_->refuse_other();
+    // A list that is whole is a bad line like others; one that goes on is a file of another kind.
+    if (!skip_bad_ || !JsonField::is_json(line)) check_->refuse_other();
     take_bad_line(problem);
   }
   document.clear();

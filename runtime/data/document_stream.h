@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/data/encoder.h"
 #include "runtime/data/input_files.h"
 #include "runtime/data/json_field.h"
 #include "runtime/data/text_check.h"
@@ -52,6 +53,7 @@ class DocumentStream {
   bool next(std::string& document);
 
   const std::string& path() const { return files_[file_].path; }         // of the last document
+  DocumentPlace place() const;                                           // likewise; as long as the files' names live
   const std::vector<SkippedInput>& skipped() const { return skipped_; }  // files of folders without text
   const std::vector<DamagedText>& damaged() const { return damaged_; }
   const std::vector<BadLines>& bad_lines() const { return bad_; }  // that were skipped

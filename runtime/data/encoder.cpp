@@ -45,21 +45,22 @@ void Encoder::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Encoder::add(std::string_view document, int part) {
+void Encoder::add(std::string_view document, int part, const DocumentPlace& place) {
   if (document.empty()) return;
   // Ids take four times the text; where the tokenizer allows it only a piece of them exists at a time.
   while (tokenizer_.bytewise() && document.size() > batch_bytes) {
-    append(document.substr(0, batch_bytes), part, true);
+    append(document.substr(0, batch_bytes), part, place, true);
     document.remove_prefix(batch_bytes);
   }
-  append(document, part, false);
+  append(document, part, place, false);
 }
 
-void Encoder::append(std::string_view text, int part, bool open) {
+void Encoder::append(std::string_view text, int part, const DocumentPlace& place, bool open) {
   if (part != filling_.part || (!filling_.text.empty() && filling_.text.size() + text.size() > batch_bytes)) submit();
   filling_.part = part;
   filling_.text += text;
   filling_.text_ends.push_back(filling_.text.size());
+  filling_.places.push_back(place);
   filling_.open = open;
   if (filling_.text.size() >= batch_bytes) submit();
 }
@@ -129,7 +130,13 @@ void Encoder::encode(Encoded& batch) const {
   size_t at = 0;
   batch.ids.reserve(batch.text.size() / (tokenizer_.bytewise() ? 1 : 4));
   for (const size_t end : batch.text_ends) {
-    tokenizer_.encode(std::string_view(batch.text).substr(at, end - at), batch.ids);
+    try {
+      tokenizer_.encode(std::string_view(batch.text).substr(at, end - at), batch.ids);
+    } catch (const core::DataError& error) {
+      const DocumentPlace& place = batch.places[batch.id_ends.size()];
+      if (place.path == nullptr) throw;
+      throw core::DataError(fmt::format("{}: {} {}: {}", *place.path, place.unit, place.number, error.what()));
+    }
     batch.id_ends.push_back(batch.ids.size());
     at = end;
   }

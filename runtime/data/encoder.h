@@ -21,13 +21,21 @@ namespace zrt::runtime::data {
 
 using ByteCounts = std::array<int64_t, 256>;
 
+// Says in messages which document it was.
+struct DocumentPlace {
+  const std::string* path = nullptr;  // null: nobody said
+  const char* unit = "document";
+  int64_t number = 0;  // in the file, from 1
+};
+
 // Documents of one part of a dataset, one behind the other, with the last bytes of text and their ids. A large document
 // of a bytewise tokenizer comes in pieces.
 struct Encoded {
   int part = 0;
   std::string text;
   std::vector<size_t> text_ends;  // of each document or piece, in `text`
-  bool open = false;              // the last one goes on in the next batch
+  std::vector<DocumentPlace> places;
+  bool open = false;  // the last one goes on in the next batch
 
   std::vector<int32_t> ids;
   std::vector<size_t> id_ends;  // in `ids`
@@ -43,9 +51,9 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // An empty document is none. Both throw what the tokenizer threw, for the first document that it refused, and what
-  // `on_encoded` throws.
-  void add(std::string_view document, int part);
+  // An empty document is none. Both throw what the tokenizer threw, for the first document that it refused, with its
+  // place in front, and what `on_encoded` throws.
+  void add(std::string_view document, int part, const DocumentPlace& place = {});
   void finish();
 
  private:
@@ -54,7 +62,7 @@ class Encoder {
     bool done = false;
     std::exception_ptr failed;
   };
-  void append(std::string_view text, int part, bool open);
+  void append(std::string_view text, int part, const DocumentPlace& place, bool open);
   void submit();
   void hand_on(bool all);
   void stop();

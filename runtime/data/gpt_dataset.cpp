@@ -58,7 +58,7 @@ SampleOrigin GptDataset::origin(int64_t sample) const {
 std::vector<DatasetFacts> GptDataset::datasets() const {
   const auto meta = read_meta(prefix_);
   return {{prefix_, data_->sequences(), data_->tokens(), data_->xxh3(), data_->tokens_xxh3(),
-           meta ? tokenizer_text(*meta) : ""}};
+           meta ? tokenizer_text(*meta) : "", meta && meta->templated}};
 }
 
 void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -100,11 +101,16 @@ class Importer {
                         "size of ids that they have (u16, u32).",
                         file.path().string(), at + static_cast<int64_t>(bad), static_cast<uint32_t>(ids[bad]),
                         kind_.vocabulary, kind_.vocabulary - 1));
-      for (const int32_t id : ids) {
-        document_.push_back(id);
-        if (kind_.eod && id == *kind_.eod) end_document();
+      for (std::span<const int32_t> rest = ids; !rest.empty();) {
+        const auto end = kind_.eod ? std::find(rest.begin(), rest.end(), *kind_.eod) : rest.end();
+        const bool ends = end != rest.end();
+        const auto piece = rest.first(static_cast<size_t>(end - rest.begin()) + (ends ? 1 : 0));
+        if (measure_) measure_->add(piece);
+        writer_.append(piece);
+        open_ = true;
+        if (ends) end_document();
+        rest = rest.subspan(piece.size());
       }
-      if (!measure_) flush();  // without a text to measure only a piece of a document is held
     }
     end_document();
   }
@@ -120,15 +126,9 @@ class Importer {
   const IdKind& kind() const { return kind_; }
 
  private:
-  void flush() {
-    writer_.append(document_);
-    open_ = open_ || !document_.empty();
-    document_.clear();
-  }
   void end_document() {
-    if (measure_) measure_->add(document_);
-    flush();
     if (!open_) return;
+    if (measure_) measure_->end_document();
     writer_.end_document();
     open_ = false;
     if (options_.progress) options_.progress(writer_.tokens(), all_);
@@ -139,7 +139,6 @@ class Importer {
   int64_t all_;  // ids of all inputs
   IndexedDatasetWriter writer_;
   std::optional<TextMeasure> measure_;
-  std::vector<int32_t> document_;
   bool open_ = false;  // something of the document was written
 };
 

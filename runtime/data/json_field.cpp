@@ -92,6 +92,10 @@ class FieldHandler : public json::json_sax_t {
 
 }  // namespace
 
+bool JsonField::is_json(std::string_view line) {
+  return line.find('\0') == std::string_view::npos && json::accept(line.begin(), line.end());
+}
+
 std::string JsonField::read(std::string_view line, std::string& text) const {
   text.clear();
   // The library takes a zero byte for the end of the text.

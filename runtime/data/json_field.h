@@ -14,6 +14,9 @@ class JsonField {
   // not an object, the field missing (with those there are) or no text.
   std::string read(std::string_view line, std::string& text) const;
 
+  // Says whether a line is JSON of any kind.
+  static bool is_json(std::string_view line);
+
   const std::string& name() const { return name_; }
 
  private:

@@ -18,31 +18,34 @@ double unigram_entropy(const ByteCounts& counts) {
   return std::max(bits, 0.0);  // not -0
 }
 
-PartWriter::PartWriter(std::string prefix, const Tokenizer& tokenizer)
-    : prefix_(std::move(prefix)), tokenizer_(tokenizer), writer_(prefix_, tokenizer.vocab_size()) {}
+PartWriter::PartWriter(std::string prefix, TextCoder coder)
+    : prefix_(std::move(prefix)), coder_(std::move(coder)), writer_(prefix_, coder_.tokenizer().vocab_size()) {}
 
 void PartWriter::add(const Encoded& batch) {
   for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += batch.counts[i];
   bytes_ += static_cast<int64_t>(batch.text.size());
-  const int32_t eod = tokenizer_.eod();
   size_t at = 0;
   for (size_t i = 0; i < batch.id_ends.size(); ++i) {
+    if (!open_) writer_.append(coder_.before());
     writer_.append(std::span(batch.ids).subspan(at, batch.id_ends[i] - at));
     at = batch.id_ends[i];
-    if (batch.open && i + 1 == batch.id_ends.size()) return;
-    writer_.append(std::span(&eod, 1));
+    open_ = batch.open && i + 1 == batch.id_ends.size();
+    if (open_) return;
+    writer_.append(coder_.behind_document());
     writer_.end_document();
   }
 }
 
 BuiltPart PartWriter::seal(const std::string& language, const std::string& tokenizer_file) {
   DatasetMeta meta;
-  meta.tokenizer = tokenizer_.name();
-  meta.tokenizer_xxh3 = tokenizer_.xxh3();
-  if (!tokenizer_.model().empty()) meta.tokenizer_file = std::filesystem::path(tokenizer_file).filename().string();
-  meta.tokenizer_eod = tokenizer_.eod_text();
+  const Tokenizer& tokenizer = coder_.tokenizer();
+  meta.tokenizer = tokenizer.name();
+  meta.tokenizer_xxh3 = tokenizer.xxh3();
+  if (!tokenizer.model().empty()) meta.tokenizer_file = std::filesystem::path(tokenizer_file).filename().string();
+  meta.tokenizer_eod = tokenizer.eod_text();
+  meta.templated = coder_.with_template();
   meta.language = language;
-  meta.vocabulary = tokenizer_.vocab_size();
+  meta.vocabulary = tokenizer.vocab_size();
   meta.documents = writer_.documents();
   meta.tokens = writer_.tokens();
   meta.bytes = bytes_;

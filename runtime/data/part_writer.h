@@ -5,7 +5,7 @@
 
 #include "runtime/data/encoder.h"
 #include "runtime/data/indexed_dataset_writer.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/data/text_coder.h"
 
 namespace zrt::runtime::data {
 
@@ -19,9 +19,9 @@ double unigram_entropy(const ByteCounts& counts);
 
 class PartWriter {
  public:
-  PartWriter(std::string prefix, const Tokenizer& tokenizer);
+  PartWriter(std::string prefix, TextCoder coder);
 
-  // Documents that the tokenizer encoded; each gets its end-of-document id.
+  // Documents that the tokenizer encoded; each gets what stands around it (TextCoder).
   void add(const Encoded& batch);
   int64_t documents() const { return writer_.documents(); }
   int64_t tokens() const { return writer_.tokens(); }
@@ -32,10 +32,11 @@ class PartWriter {
 
  private:
   std::string prefix_;
-  const Tokenizer& tokenizer_;
+  TextCoder coder_;
   IndexedDatasetWriter writer_;
   ByteCounts counts_{};
   int64_t bytes_ = 0;
+  bool open_ = false;  // a document goes on in the next batch
 };
 
 }  // namespace zrt::runtime::data

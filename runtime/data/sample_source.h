@@ -19,6 +19,7 @@ struct DatasetFacts {
   int64_t documents = 0, tokens = 0;
   std::string xxh3, tokens_xxh3;  // of TokenDocuments
   std::string tokenizer;          // name, hash and size of the one that made it; "" where no description says
+  bool templated = false;         // its documents stand in the tokenizer's template
 };
 
 class SampleSource {

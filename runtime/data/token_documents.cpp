@@ -6,12 +6,13 @@
 
 namespace zrt::runtime::data {
 
+std::unique_ptr<TokenDocuments> open_undescribed_documents(const std::string& name) {
+  if (is_llmc_name(name)) return std::make_unique<LlmcDataset>(name);
+  return std::make_unique<IndexedDataset>(name);
+}
+
 std::unique_ptr<TokenDocuments> open_documents(const std::string& name) {
-  std::unique_ptr<TokenDocuments> documents;
-  if (is_llmc_name(name))
-    documents = std::make_unique<LlmcDataset>(name);
-  else
-    documents = std::make_unique<IndexedDataset>(name);
+  auto documents = open_undescribed_documents(name);
   if (const auto meta = read_meta(name)) check_meta(*meta, name, documents->sequences(), documents->tokens());
   return documents;
 }

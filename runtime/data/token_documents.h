@@ -25,5 +25,7 @@ class TokenDocuments {
 // `name` is the prefix of a Megatron .bin/.idx pair (indexed_dataset.h), or an llm.c token file or a pattern of them,
 // which ends in .bin (llmc_dataset.h). Throws DataError, also when a description beside it is of another dataset.
 std::unique_ptr<TokenDocuments> open_documents(const std::string& name);
+// The same without a look at the description.
+std::unique_ptr<TokenDocuments> open_undescribed_documents(const std::string& name);
 
 }  // namespace zrt::runtime::data

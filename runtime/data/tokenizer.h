@@ -57,8 +57,8 @@ class ByteTokenizer : public Tokenizer {
 };
 
 // "bytes", or the path of a SentencePiece model, which ends in .model, or of a tokenizer.json, which ends in .json, or
-// of a folder with one. `eod` is the token of a tokenizer.json that ends documents; "": the one that it or its folder
-// names. Throws ConfigError that lists what is legal, DataError for a bad model.
+// of a folder with one. `eod` is the token of a tokenizer.json that ends documents, or its id; "": the one that it or
+// its folder names. Throws ConfigError that lists what is legal, DataError for a bad model.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::string& eod = "");
 
 }  // namespace zrt::runtime::data

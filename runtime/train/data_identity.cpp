@@ -15,8 +15,10 @@ using checkpoint::Json;
 using data::DatasetFacts;
 
 Json dataset_json(const DatasetFacts& facts) {
-  return {{"prefix", facts.prefix}, {"documents", facts.documents},     {"tokens", facts.tokens},
-          {"xxh3", facts.xxh3},     {"tokens_xxh3", facts.tokens_xxh3}, {"tokenizer", facts.tokenizer}};
+  Json json = {{"prefix", facts.prefix}, {"documents", facts.documents},     {"tokens", facts.tokens},
+               {"xxh3", facts.xxh3},     {"tokens_xxh3", facts.tokens_xxh3}, {"tokenizer", facts.tokenizer}};
+  if (facts.templated) json["template"] = true;
+  return json;
 }
 
 std::string text_of(const Json& dataset, const char* key) {
@@ -192,6 +194,13 @@ std::string trained_tokenizer(const Json& made_by) {
     if (text_of(dataset, "tokenizer").empty()) return "";
   }
   return tokenizer_of(data);
+}
+
+std::optional<bool> trained_template(const Json& made_by) {
+  const Json data = made_by.is_object() ? made_by.value("data", Json()) : Json();
+  const Json train = data.is_object() ? data.value("train", Json()) : Json();
+  if (!train.is_array() || train.empty()) return std::nullopt;
+  return std::all_of(train.begin(), train.end(), [](const Json& set) { return set.value("template", false); });
 }
 
 std::string other_tokenizer(const Json& before, const Json& now) {

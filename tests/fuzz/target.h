@@ -29,7 +29,7 @@ struct Target {
 };
 
 extern const Target config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece, documents,
-    tokenizer_json;
+    tokenizer_json, tasks;
 
 inline void require(bool holds, const char* invariant) {
   if (holds) return;

@@ -96,6 +96,22 @@ TEST_CASE("Files beside the weights go through import, training from a folder an
   folder.check("again_out", folder.exported("again", "again_out"));
 }
 
+TEST_CASE("What another run left under the same name is not exported") {
+  const Started folder("carried_stale");
+  for (const std::string name : {"fresh", "begun"}) {
+    fs::create_directories(folder.path / name / "carried");
+    folder.write(name + "/carried/merges.txt", "stale");
+  }
+  folder.must(folder.train + "--steps 1 --out " + (folder / "fresh"));
+  folder.exported("fresh", "fresh_out");
+  CHECK(!fs::exists(folder / "fresh_out/merges.txt"));
+  fs::remove(folder / "plain/merges.txt");
+  folder.must(folder.train + "--steps 1 --out " + (folder / "begun") + " --resume " + (folder / "plain"));
+  folder.exported("begun", "begun_out");
+  CHECK(!fs::exists(folder / "begun_out/merges.txt"));
+  CHECK(contents(folder / "begun_out/vocab.txt") == contents(folder / "plain/vocab.txt"));
+}
+
 TEST_CASE("What a run carries stays when it goes on, and survives a delink") {
   const Started folder("carried_on");
   const std::string train = folder.train + "--set pseudo_to_real.groups=1 --out " + (folder / "run");

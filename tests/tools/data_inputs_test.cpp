@@ -5,6 +5,7 @@
 
 #include "program.h"
 #include "runtime/data/dataset_meta.h"
+#include "tests/data_folder.h"
 
 namespace zrt::data_inputs_test {
 
@@ -95,6 +96,18 @@ TEST_CASE("JSON lines become a dataset, bad ones among them by name or counted")
   require(run_zrt("data tokenizer --out " + (folder / "t.model") + " --vocab 512 --field body " + (folder / "in")));
   CHECK(
       contains(require(run_zrt(build + "--field body " + (folder / "text.txt")), 2), "no input is one of JSON lines"));
+}
+
+TEST_CASE("the tokenizer of bytes is that, whatever folder has its name") {
+  const Folder folder("bytes_folder");
+  folder.write("a.jsonl", lines_of(3));
+  fs::create_directory(folder.path / "bytes");
+  fs::copy(zrt::test::data_folder() + "/tokenizers/gpt2.json", folder.path / "bytes/tokenizer.json");
+  const std::string in = "(cd " + folder.path.string() + " && " + ZRT_BINARY_DIR + "/zrt ";
+  require(run_command(in + "data build --tokenizer bytes --out x a.jsonl)"));
+  CHECK(read_json(folder.path / "x.meta.json")["tokenizer"] == "bytes");
+  require(run_command(in + "data build --tokenizer ./bytes --out y a.jsonl)"));
+  CHECK(read_json(folder.path / "y.meta.json")["tokenizer"] == "tokenizer.json");
 }
 
 TEST_CASE("a dataset that was made elsewhere gets bits per byte and a text once it is described") {

@@ -102,9 +102,10 @@ int build_command(const Args& args) {
       "bytes: 256 byte values and an end-of-document id; FILE.model: a SentencePiece model; FILE.json: a "
       "tokenizer.json of Hugging Face, or a folder with one; train: one trained on the training text")(
       "eod", po::value<std::string>()->default_value(""),
-      "the token of a tokenizer.json that ends documents, such as '<|endoftext|>'; else the eos_token of a "
+      "the token of a tokenizer.json that ends documents, such as '<|endoftext|>', or its id; else the eos_token of a "
       "tokenizer_config.json beside it, or one known by its name")("vocab", po::value<int64_t>()->default_value(8192),
                                                                    "pieces of a tokenizer that is trained")(
+      "template", "put the template of a tokenizer.json around each document, such as <s> or [CLS] and [SEP]")(
       "documents", po::value<std::string>()->default_value("file"),
       "of plain text: file: each file is a document; paragraph: each paragraph. Of JSON lines each line is one")(
       "validation", po::value<double>()->default_value(0), "fraction of the text held out")(
@@ -121,6 +122,7 @@ int build_command(const Args& args) {
   build.out = values["out"].as<std::string>();
   build.tokenizer = values["tokenizer"].as<std::string>();
   build.eod = values["eod"].as<std::string>();
+  build.with_template = values.count("template") > 0;
   build.vocabulary = values["vocab"].as<int64_t>();
   if (!values["vocab"].defaulted() && build.tokenizer != "train") {
     throw core::UsageError(fmt::format(

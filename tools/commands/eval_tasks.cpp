@@ -22,7 +22,8 @@
 namespace zrt::tools {
 namespace {
 
-constexpr const char* options_of_tasks[] = {"shots", "number", "shot-seed", "shot-separator", "scores", "tokenizer"};
+constexpr const char* options_of_tasks[] = {"shots",     "number", "shot-seed", "shot-separator", "scores",
+                                            "tokenizer", "eod",    "template",  "no-template"};
 
 runtime::FewShot few_shot(const po::variables_map& values) {
   runtime::FewShot options;
@@ -105,8 +106,8 @@ void add_task_options(po::options_description& options) {
       "number", po::value<int64_t>(), "so many shots before each item")(
       "shot-seed", po::value<int64_t>(), "draw each item's shots; without it they are the file's first")(
       "shot-separator", po::value<std::string>(), "what stands behind a shot; default: an empty line")(
-      "scores", po::value<std::string>(), "FILE.jsonl for the log-likelihoods of each item")(
-      "tokenizer", po::value<std::string>(), "of --tasks, as of generate; default: that of the run's data");
+      "scores", po::value<std::string>(), "FILE.jsonl for the log-likelihoods of each item");
+  add_tokenizer_options(options, "of --tasks: ");
   add_force_option(options);
 }
 
@@ -119,6 +120,7 @@ void check_task_options(const po::variables_map& values) {
   }
   if (values.count("data")) throw core::UsageError("--tasks and --data are two evaluations: give one of them");
   few_shot(values);
+  tokenizer_wish(values);
   if (!values.count("scores")) return;
   require_replaceable(
       {values["scores"].as<std::string>(), "--scores", "\"log_likelihoods\"", values["tasks"].as<std::string>()},
@@ -138,9 +140,9 @@ int eval_tasks(const po::variables_map& values, comm::Transport& transport, cons
   std::string unnamed;
   const std::vector<runtime::TaskItem> items = read_items(values, unnamed);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
-  const std::string given = values.count("tokenizer") ? values["tokenizer"].as<std::string>() : "";
-  const auto tokenizer = choose_tokenizer(config, given, runtime::trained_tokenizer(weights.manifest().made_by));
-  const std::vector<runtime::ChoiceTokens> choices = runtime::task_tokens(*tokenizer, items, config.model.sequence);
+  const RunTokenizer chosen = choose_tokenizer(config, run, weights.manifest().made_by, tokenizer_wish(values));
+  if (transport.leads() && !chosen.rule.empty()) spdlog::info("{}", chosen.rule);
+  const std::vector<runtime::ChoiceTokens> choices = runtime::task_tokens(chosen.coder, items, config.model.sequence);
   require_same_tasks(transport, choices, runtime::session_options(config).timeout);
 
   runtime::BatchFiller filler;

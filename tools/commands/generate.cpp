@@ -9,9 +9,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "runtime/data/dataset_tokenizer.h"
-#include "runtime/data/indexed_format.h"
-#include "runtime/train/data_identity.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 #include "tools/commands/arguments.h"
@@ -24,63 +21,6 @@ namespace zrt::tools {
 namespace {
 
 namespace data = runtime::data;
-
-// Ids of a vocabulary that nobody names mean no text, nor do those of a blend of which one dataset does not name it:
-// `given`, if it is not "", must go with what the run's data says. `learned` is what the checkpoint says.
-std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, const std::string& given,
-                                                const std::string& learned) {
-  if (!given.empty()) {  // the checkpoint's, whatever has become of the data
-    auto named = data::make_tokenizer(given);
-    if (data::tokenizer_text(*named) == learned) return named;
-  }
-  std::vector<std::string> prefixes;
-  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
-  const auto trained = data::common_tokenizer(prefixes, config.model.vocab);
-  const bool known = trained && trained->unnamed.empty();
-  if (given.empty() && known) return data::open_tokenizer(*trained);
-  if (auto bytes = data::make_tokenizer("bytes"); given.empty() && learned == data::tokenizer_text(*bytes))
-    return bytes;
-  if (given.empty()) {
-    throw core::ConfigError(fmt::format(
-        "which text the model's ids stand for is not known: {}, which would name the tokenizer. {}",
-        prefixes.empty()
-            ? "the run has no data.train"
-            : fmt::format("there is no {}", data::meta_path(trained ? trained->unnamed : prefixes.front())),
-        learned.empty()
-            ? "Name it yourself: --tokenizer bytes, or --tokenizer FILE.model of SentencePiece or FILE.json of Hugging "
-              "Face"
-            : fmt::format("The checkpoint was trained with {}; name its file with --tokenizer", learned)));
-  }
-  auto tokenizer = data::make_tokenizer(given);
-  if (trained && (tokenizer->name() != trained->name || tokenizer->xxh3() != trained->xxh3)) {
-    throw core::ConfigError(
-        fmt::format("--tokenizer is {} ('{}' {}), but dataset {} was made by '{}' {}; leave --tokenizer out", given,
-                    tokenizer->name(), tokenizer->xxh3(), trained->prefix, trained->name, trained->xxh3));
-  }
-  if (tokenizer->vocab_size() > config.model.vocab) {
-    throw core::ConfigError(
-        fmt::format("--tokenizer {} has {} tokens but the model's vocabulary has {}: it is another's", given,
-                    tokenizer->vocab_size(), config.model.vocab));
-  }
-  return tokenizer;
-}
-
-}  // namespace
-
-std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config, const std::string& given,
-                                                  const std::string& learned) {
-  auto tokenizer = find_tokenizer(config, given, learned);
-  if (const std::string found = data::tokenizer_text(*tokenizer); !learned.empty() && found != learned) {
-    throw core::ConfigError(
-        fmt::format("the checkpoint was trained with the tokenizer {}, and {} is {}: its ids mean other text. {}",
-                    learned, given.empty() ? "that of the run's data" : "--tokenizer", found,
-                    given.empty() ? "The data was built again since; name the old tokenizer with --tokenizer"
-                                  : "Name the one that the data was built with"));
-  }
-  return tokenizer;
-}
-
-namespace {
 
 runtime::GenerateOptions read_options(const po::variables_map& values) {
   runtime::GenerateOptions options;
@@ -105,10 +45,9 @@ runtime::GenerateOptions read_options(const po::variables_map& values) {
 }
 
 // The end of a document, and those that are given.
-std::vector<int32_t> read_stop_tokens(const po::variables_map& values, const data::Tokenizer& tokenizer,
+std::vector<int32_t> read_stop_tokens(const po::variables_map& values, const data::TextCoder& coder,
                                       int64_t vocabulary) {
-  std::vector<int32_t> stops;
-  if (tokenizer.eod() >= 0) stops.push_back(tokenizer.eod());
+  std::vector<int32_t> stops{coder.end()};
   if (!values.count("stop-id")) return stops;
   for (const int64_t id : values["stop-id"].as<std::vector<int64_t>>()) {
     if (id < 0 || id >= vocabulary) {
@@ -142,10 +81,8 @@ const char* end_name(runtime::TextEnd end) {
   }
 }
 
-std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const Prompt& prompt, int64_t sequence) {
-  std::vector<int32_t> tokens;
-  tokenizer.encode(prompt.text, tokens);
-  if (tokens.empty()) tokens.push_back(tokenizer.eod());
+std::vector<int32_t> prompt_tokens(const data::TextCoder& coder, const Prompt& prompt, int64_t sequence) {
+  std::vector<int32_t> tokens = coder.prompt(prompt.text);
   if (static_cast<int64_t>(tokens.size()) > sequence) {
     throw core::ConfigError(fmt::format("{}the prompt has {} tokens; legal are 1 to {}, which is model.sequence",
                                         prompt.place.empty() ? "" : prompt.place + ": ", tokens.size(), sequence));
@@ -178,9 +115,8 @@ int generate_command(const Args& args) {
       "TEXT in front of which a text ends; may be repeated")(
       "stop-id", po::value<std::vector<int64_t>>()->composing(),
       "token that ends a text, as the end of a document does; may be repeated")(
-      "json", "print prompt and text as JSON, several texts one a line")(
-      "tokenizer", po::value<std::string>()->default_value("", "that of the run's data"),
-      "bytes, a SentencePiece FILE.model, or a tokenizer.json of Hugging Face, where the data does not say");
+      "json", "print prompt and text as JSON, several texts one a line");
+  add_tokenizer_options(options, "");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
@@ -194,11 +130,12 @@ int generate_command(const Args& args) {
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
   const runtime::checkpoint::Reader checkpoint(run.checkpoint, false);
-  const std::string learned = runtime::trained_tokenizer(checkpoint.manifest().made_by);
-  const auto tokenizer = choose_tokenizer(config, values["tokenizer"].as<std::string>(), learned);
-  generate.stop_tokens = read_stop_tokens(values, *tokenizer, config.model.vocab);
+  const RunTokenizer chosen = choose_tokenizer(config, run, checkpoint.manifest().made_by, tokenizer_wish(values));
+  const data::TextCoder& coder = chosen.coder;
+  if (!chosen.rule.empty()) spdlog::info("{}", chosen.rule);
+  generate.stop_tokens = read_stop_tokens(values, coder, config.model.vocab);
   std::vector<std::vector<int32_t>> encoded;
-  for (const Prompt& prompt : prompts) encoded.push_back(prompt_tokens(*tokenizer, prompt, config.model.sequence));
+  for (const Prompt& prompt : prompts) encoded.push_back(prompt_tokens(coder, prompt, config.model.sequence));
 
   const bool json = values.count("json") > 0, several = prompts.size() > 1 || samples > 1;
   runtime::Generator generator(config, run.checkpoint);
@@ -206,7 +143,7 @@ int generate_command(const Args& args) {
   TextOutput output;
   for (size_t p = 0; p < prompts.size(); ++p) {
     for (uint32_t sample = 0; sample < static_cast<uint32_t>(samples); ++sample) {
-      GeneratedText text(*tokenizer, encoded[p], stops);
+      GeneratedText text(coder.tokenizer(), encoded[p], stops);
       bool begun = json;
       const auto begin = [&] {
         if (!begun) output.write((several ? heading(p, prompts.size(), sample, samples) : "") + prompts[p].text);
@@ -224,7 +161,7 @@ int generate_command(const Args& args) {
       begin();
       const std::string held = text.end();
       if (json) {
-        nlohmann::ordered_json result{{"prompt", prompts[p].text}};
+        nlohmann::ordered_json result{{"prompt", prompts[p].text}, {"prompt_tokens", encoded[p]}};
         if (several) result["sample"] = sample;
         result["text"] = text.text();
         result["tokens"] = made.tokens;
@@ -243,7 +180,7 @@ int generate_command(const Args& args) {
   if (beyond > 0) {
     spdlog::warn(
         "{} of {} tokens are left out of the text: their ids are {} and more, which the tokenizer does not have",
-        beyond, tokens, tokenizer->vocab_size());
+        beyond, tokens, coder.tokenizer().vocab_size());
   }
   return 0;
 }

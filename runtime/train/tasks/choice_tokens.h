@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/tokenizer.h"
+#include "runtime/data/text_coder.h"
 #include "runtime/train/tasks/task_file.h"
 
 namespace zrt::runtime {
@@ -17,13 +17,14 @@ struct ChoiceTokens {
 };
 
 // Tokenises as EleutherAI's lm-evaluation-harness does: blanks at the context's end go to the choice; both are encoded
-// together, and what comes behind as many ids as the context has alone is the choice. Without a context the end of a
-// document stands in front. Of a text longer than `sequence` + 1 ids, the last of which only is named, ids at the left
-// are cut off. Throws DataError where a choice has no id, or more than a sequence.
-ChoiceTokens choice_tokens(const data::Tokenizer& tokenizer, const TaskItem& item, size_t choice, int64_t sequence);
+// together, and what comes behind as many ids as the context has alone is the choice. The coder's template
+// stands in front; without it and a context, the end of a document. Of a text longer than `sequence` + 1 ids, the last
+// of which only is named, ids at the left are cut off, behind the template. Throws DataError where a choice has no id,
+// or more than a sequence.
+ChoiceTokens choice_tokens(const data::TextCoder& coder, const TaskItem& item, size_t choice, int64_t sequence);
 
 // Does so with every choice of every item, in their order.
-std::vector<ChoiceTokens> task_tokens(const data::Tokenizer& tokenizer, const std::vector<TaskItem>& items,
+std::vector<ChoiceTokens> task_tokens(const data::TextCoder& coder, const std::vector<TaskItem>& items,
                                       int64_t sequence);
 
 }  // namespace zrt::runtime

@@ -117,6 +117,26 @@ TEST_CASE("the first document that is refused is the one that is told of, whiche
   }
 }
 
+TEST_CASE("a text that cannot be encoded is named with its file and line or document", "[data]") {
+  const TemporaryFolder folder;
+  // It tries all ways to part a word of many letters.
+  test::write_file(folder / "t.json", R"({"added_tokens": [{"id": 1, "content": "</s>", "special": true}],
+    "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": false},
+    "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  const std::string bad = std::string(60, 'a') + "b";
+  test::write_file(folder / "a.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"" + bad + "\"}\n");
+  test::write_file(folder / "b.txt", "a\n\naa\n\n" + bad + "\n");
+  for (const int threads : {1, 2}) {
+    BuildOptions options;
+    options.out = folder / "x", options.tokenizer = folder / "t.json", options.threads = threads;
+    options.inputs = {folder / "a.jsonl"};
+    const auto refusal = [&] { return error_of<DataError>([&] { build_dataset(options); }); };
+    CHECK(contains(refusal(), (folder / "a.jsonl") + ": line 3: " + (folder / "t.json") + ": the regular expression"));
+    options.inputs = {folder / "b.txt"}, options.documents = Documents::paragraph;
+    CHECK(contains(refusal(), (folder / "b.txt") + ": document 3: " + (folder / "t.json")));
+  }
+}
+
 TEST_CASE("a reader that fails leaves no thread behind, and neither does one whose text is thrown away", "[data]") {
   const SlowTokenizer tokenizer(false);
   CHECK_THROWS_AS(

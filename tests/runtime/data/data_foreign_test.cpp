@@ -8,6 +8,8 @@
 #include "runtime/data/dataset_tokenizer.h"
 #include "runtime/data/foreign.h"
 #include "runtime/data/gpt_dataset.h"
+#include "runtime/data/text_measure.h"
+#include "tests/data_folder.h"
 #include "tests/runtime/data/data_files.h"
 
 namespace zrt::data_foreign_test {
@@ -93,6 +95,45 @@ TEST_CASE("a description made of ids is that of the text they were made from", "
     CHECK_NOTHROW(describe_dataset(options));
     CHECK_NOTHROW(open_documents(prefix));
   }
+}
+
+TEST_CASE("a long document is measured in parts, and its text is that of the whole", "[data]") {
+  const TemporaryFolder folder;
+  std::string text;
+  while (text.size() < 700'000) text += paragraphs(200) + "caf\u00e9 \U0001F642\n";
+  for (const char* name : {"gpt2", "llama2", "bert", "unigram"}) {
+    INFO(name);
+    const auto tokenizer = make_tokenizer(zrt::test::data_folder() + "/tokenizers/" + name + ".json");
+    std::vector<int32_t> ids;
+    tokenizer->encode(text, ids);
+    REQUIRE(ids.size() > 140'000);
+    const std::string whole = tokenizer->decode(ids);
+    TextMeasure at_once(*tokenizer), in_pieces(*tokenizer);
+    for (size_t at = 0; at < ids.size(); at += 30'000)
+      in_pieces.add(std::span(ids).subspan(at, std::min<size_t>(30'000, ids.size() - at)));
+    in_pieces.end_document();
+    const DatasetMeta meta = in_pieces.meta("", "", 1, 0);
+    ByteCounts counts{};
+    for (const char c : whole) ++counts[static_cast<unsigned char>(c)];
+    CHECK(meta.bytes == static_cast<int64_t>(whole.size()));
+    CHECK(meta.unigram_entropy == unigram_entropy(counts));
+  }
+}
+
+TEST_CASE("a description stays where a new one cannot be made", "[data]") {
+  const TemporaryFolder folder;
+  const std::string prefix = folder / "x";
+  build(folder, prefix, "bytes");
+  const std::string was = read_file(prefix + ".meta.json");
+  test::write_dataset(folder / "beyond", 1000, {{1, 2, 700}});
+  std::filesystem::copy(prefix + ".meta.json", folder / "beyond.meta.json");
+  CHECK(contains(
+      error_of<DataError>([&] {
+        describe_dataset(
+            {.prefix = folder / "beyond", .tokenizer = "bytes", .language = "", .force = true, .progress = {}});
+      }),
+      "token 2 of sequence 0 is 700, but tokenizer bytes has ids 0 to 256"));
+  CHECK(read_file(folder / "beyond.meta.json") == was);
 }
 
 TEST_CASE("ids that the tokenizer does not have are named with their place", "[data]") {

@@ -183,6 +183,14 @@ TEST_CASE("what is no JSON lines in spite of its name is refused for what it is,
     CHECK(contains(lines.refusal(test::gzip("{}")), "it is gzip data; give it a name that ends in .gz"));
     CHECK(contains(lines.refusal(test::zstd("{}")), "it is zstd data; give it a name that ends in .zst"));
   }
+  // A list that is whole is a bad line where lines follow it that are objects.
+  Lines headed("a.json");
+  const std::string list = "[\"text\", \"id\"]\n";
+  CHECK(contains(headed.refusal(list + "{\"text\": \"a\"}\n"), "here begins a list"));
+  headed.options.skip_bad = true;
+  CHECK(headed.of(list + "{\"text\": \"a\"}\n") == Texts{"a"});
+  CHECK((headed.result.bad_lines.at(0).first == 1 && headed.result.bad_lines[0].count == 1));
+  CHECK(contains(headed.refusal("[{\"text\": \"a\"}]\n"), "here begins a list"));
   Lines pretty("a.json");
   CHECK(contains(
       pretty.refusal("{\n  \"text\": \"a\"\n}\n"),

@@ -101,7 +101,7 @@ TaskItem item(const std::string& context, const std::vector<std::string>& choice
 }  // namespace
 
 TEST_CASE("scores are those of a plain scorer to 1e-5 a token, and accuracies equal, on every mesh") {
-  const auto tokenizer = data::make_tokenizer((folder / "tokenizer.model").string());
+  const data::TextCoder coder(data::make_tokenizer((folder / "tokenizer.model").string()));
   struct Mesh {
     json parallel;
     int ranks, micro;
@@ -115,7 +115,7 @@ TEST_CASE("scores are those of a plain scorer to 1e-5 a token, and accuracies eq
   REQUIRE(settings.size() == 3);
   for (size_t s = 0; s < settings.size(); ++s) {
     const std::vector<TaskItem> items = items_of(settings[s]);
-    const std::vector<ChoiceTokens> choices = task_tokens(*tokenizer, items, goldens()["sequence"]);
+    const std::vector<ChoiceTokens> choices = task_tokens(coder, items, goldens()["sequence"]);
     for (size_t m = 0; m < meshes.size(); ++m) {
       if (s > 0 && m > 0 && m % 2 == s % 2) continue;  // each setting on one rank and on some other meshes
       INFO(settings[s]["number"] << " shots, " << meshes[m].ranks << " ranks, " << meshes[m].parallel);
@@ -126,17 +126,17 @@ TEST_CASE("scores are those of a plain scorer to 1e-5 a token, and accuracies eq
 }
 
 TEST_CASE("data-parallel ranks and stages of a pipeline give a choice's log-likelihood the bits of one rank") {
-  const auto tokenizer = data::make_tokenizer((folder / "tokenizer.model").string());
+  const data::TextCoder coder(data::make_tokenizer((folder / "tokenizer.model").string()));
   std::vector<TaskItem> items = items_of(goldens()["settings"][0]);
   items.resize(5);
-  const std::vector<ChoiceTokens> choices = task_tokens(*tokenizer, items, goldens()["sequence"]);
+  const std::vector<ChoiceTokens> choices = task_tokens(coder, items, goldens()["sequence"]);
   const std::vector<double> one = scored(json::object(), 1, 1, choices);
   CHECK(scored(json::object(), 4, 1, choices) == one);
   CHECK(scored({{"pipeline", 2}}, 4, 1, choices) == one);
 }
 
 TEST_CASE("blanks at a context's end are the choice's, and of a long context the beginning is cut") {
-  const data::ByteTokenizer bytes;
+  const data::TextCoder bytes(std::make_shared<data::ByteTokenizer>());
   const auto ids = [](const std::string& text) { return std::vector<int32_t>(text.begin(), text.end()); };
   ChoiceTokens found = choice_tokens(bytes, item("ab \n", {"c", " d"}, 0), 1, 16);
   CHECK(found.ids == ids("ab \n d"));
