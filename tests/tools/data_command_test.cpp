@@ -255,6 +255,8 @@ TEST_CASE("a finished run is read with the tokenizer that it was trained with, w
   for (const bool gone : {false, true}) {
     if (gone) {
       for (const char* name : {"a.meta.json", "b.meta.json", "a.bin", "b.bin"}) fs::remove(run.path / name);
+      CHECK(require(run_zrt(generate)) == text);  // the run carries its tokenizer
+      fs::remove_all(run.path / "run/carried");
     }
     CHECK(contains(require(run_zrt(generate), 2), "The checkpoint was trained with 'sentencepiece'") == gone);
     CHECK(contains(require(run_zrt(generate), 2), "the checkpoint was trained with the tokenizer 'sentenc") == !gone);

@@ -49,7 +49,8 @@ void require_size(const data::Tokenizer& tokenizer, const std::string& source, i
                                   tokenizer.vocab_size(), vocabulary)));
 }
 
-// The file of a tokenizer that the run carries from the folder that it began with; "" where there is none.
+// The file of a tokenizer that the run carries, from the folder that it began with or of its data; "" where there is
+// none.
 std::string carried_file(const runtime::RunPaths& run) {
   const fs::path carried = run.config.parent_path() / runtime::checkpoint::carried_name;
   std::error_code failed;
@@ -91,7 +92,9 @@ Opened find_tokenizer(const runtime::Config& config, const runtime::RunPaths& ru
   if (!wish.given.empty()) return open_given(config, learned, wish);
   const auto trained = trained_by(config);
   if (trained && trained->unnamed.empty()) return open_trained(*trained, wish.eod);
-  if (const std::string file = carried_file(run); config.data.train.empty() && !file.empty()) {
+  // Without data, or where it is gone and the checkpoint knows what it was.
+  const bool carries = config.data.train.empty() || !learned.empty();
+  if (const std::string file = carried_file(run); carries && !file.empty()) {
     Opened carried = data::make_tokenizer(file, wish.eod);
     require_size(*carried, file, config.model.vocab);
     if (learned.empty() || data::tokenizer_text(*carried) == learned) return carried;
