@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2, Llama and Qwen3 folders as transformers writes them, with tokenizers and templates, a text as JSON lines,
-and what PyTorch makes of them in 20 steps of AdamW: losses of each step, and of the held-out text before and behind them.
+"""Tiny folders of each family as transformers writes them, with tokenizers and templates, a text as JSON lines, and what
+PyTorch makes of them in 20 steps of AdamW: losses of each step, and of the held-out text before and behind them.
 Needs torch, transformers and tokenizers.
 
-Usage: make_finetuning_goldens.py               writes finetuning/ beside this file
+Usage: make_finetuning_goldens.py [FAMILY …]    writes finetuning/ beside this file, or those families of it
        make_finetuning_goldens.py check DIR     the loss of the held-out text that transformers computes with the model and
                                                 the tokenizer of DIR, in fp32, and the files of DIR
 
@@ -19,8 +19,10 @@ import sys
 import torch
 import torch.nn.functional as F
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 import make_dataset_golden as dataset
 
@@ -29,6 +31,10 @@ SEQUENCE, STEPS, BATCH, SEED, RATE, DECAY, CLIP, VOCAB = 32, 20, 4, 7, 2e-3, 0.1
 
 TEMPLATE = ("{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+PHI3_TEMPLATE = ("{% for message in messages %}<|{{ message.role }}|>\n{{ message.content }}<|end|>\n{% endfor %}"
+                 "{% if add_generation_prompt %}<|assistant|>\n{% endif %}")
+GEMMA_TEMPLATE = ("{{ bos_token }}{% for message in messages %}<start_of_turn>{{ message.role }}\n{{ message.content }}"
+                  "<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}")
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
@@ -62,13 +68,14 @@ def gpt2_tokenizer(texts):
                                    unk_token="<|endoftext|>")
 
 
-def llama_tokenizer(texts):
-    """As Llama 2's: pieces with byte fallback."""
+def pieces(texts, special, prefix):
+    """Pieces with byte fallback; `prefix`: a mark stands before the first word, too."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    special = ["<unk>", "<s>", "</s>"]
+    replace, parts = normalizers.Replace(" ", "▁"), [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if prefix:
+        replace = normalizers.Sequence([normalizers.Prepend("▁"), replace])
+        parts.append(decoders.Strip(" ", 1, 0))
+    tokenizer.normalizer, tokenizer.decoder = replace, decoders.Sequence(parts)
     # Pieces hold no words that stand side by side: the trainer sees words, each with its mark.
     words = [[f"▁{word}" for word in text.split()] for text in texts]
     helper = Tokenizer(models.BPE(unk_token="<unk>"))
@@ -82,7 +89,28 @@ def llama_tokenizer(texts):
     whole["model"].update(vocab=vocabulary, merges=made["merges"])
     tokenizer = Tokenizer.from_str(json.dumps(whole))
     tokenizer.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in special])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    return tokenizer
+
+
+def llama_tokenizer(texts):
+    """As Llama 2's and Mistral's."""
+    return PreTrainedTokenizerFast(tokenizer_object=pieces(texts, ["<unk>", "<s>", "</s>"], True), bos_token="<s>",
+                                   eos_token="</s>", unk_token="<unk>")
+
+
+def phi3_tokenizer(texts):
+    """As Llama 2's, with words of its own that take the space behind them."""
+    tokenizer = pieces(texts, ["<unk>", "<s>", "</s>"], True)
+    tokenizer.add_special_tokens([AddedToken(word, normalized=False, special=True, rstrip=True)
+                                  for word in ("<|endoftext|>", "<|assistant|>", "<|user|>", "<|end|>")])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="<|endoftext|>",
+                                   unk_token="<unk>", chat_template=PHI3_TEMPLATE)
+
+
+def gemma_tokenizer(texts):
+    tokenizer = pieces(texts, ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"], False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>",
+                                   chat_template=GEMMA_TEMPLATE)
 
 
 def qwen3_tokenizer(texts):
@@ -119,7 +147,41 @@ def qwen3(vocab, eos):
         bos_token_id=None))  # of a pad_token_id transformers trains no embedding
 
 
-FAMILIES = {"gpt2": (gpt2_tokenizer, gpt2, 21), "llama": (llama_tokenizer, llama, 22), "qwen3": (qwen3_tokenizer, qwen3, 23)}
+def small(model, config, vocab, eos, **more):
+    return model(config(vocab_size=vocab, hidden_size=16, intermediate_size=24, num_attention_heads=4,
+                        num_key_value_heads=2, max_position_embeddings=2 * SEQUENCE, eos_token_id=eos,
+                        **{"num_hidden_layers": 2, "pad_token_id": None, "bos_token_id": 1, **more}))
+
+
+def qwen2(vocab, eos):
+    return small(Qwen2ForCausalLM, Qwen2Config, vocab, eos, tie_word_embeddings=True, bos_token_id=None,
+                 rope_parameters={"rope_type": "default", "rope_theta": 1e6})
+
+
+def mistral(vocab, eos):  # a window that most queries reach beyond
+    return small(MistralForCausalLM, MistralConfig, vocab, eos, sliding_window=6, head_dim=6)
+
+
+def phi3(vocab, eos):
+    return small(Phi3ForCausalLM, Phi3Config, vocab, eos)
+
+
+def gemma2(vocab, eos):
+    return small(Gemma2ForCausalLM, Gemma2Config, vocab, eos, head_dim=8, sliding_window=7, query_pre_attn_scalar=12,
+                 attn_logit_softcapping=5.0, final_logit_softcapping=6.0, bos_token_id=2)
+
+
+def gemma3(vocab, eos):
+    return small(Gemma3ForCausalLM, Gemma3TextConfig, vocab, eos, head_dim=8, sliding_window=7, query_pre_attn_scalar=8,
+                 num_hidden_layers=3, bos_token_id=2,
+                 layer_types=["sliding_attention", "sliding_attention", "full_attention"])
+
+
+FAMILIES = {
+    "gpt2": (gpt2_tokenizer, gpt2, 21), "llama": (llama_tokenizer, llama, 22), "qwen3": (qwen3_tokenizer, qwen3, 23),
+    "qwen2": (qwen3_tokenizer, qwen2, 24), "mistral": (llama_tokenizer, mistral, 25), "phi3": (phi3_tokenizer, phi3, 26),
+    "gemma2": (gemma_tokenizer, gemma2, 27), "gemma3": (gemma_tokenizer, gemma3, 28),
+}
 
 
 def ids_of(tokenizer, text):
@@ -207,7 +269,9 @@ def main():
     (OUT / "train.jsonl").write_text("".join(json.dumps({"text": text}, ensure_ascii=i % 2 == 0) + "\n"
                                              for i, text in enumerate(texts)))
     (OUT / "validation.jsonl").write_text(json.dumps({"text": held_out}) + "\n")
-    goldens = {name: make(name, texts, held_out) for name in FAMILIES}
+    wanted = sys.argv[1:] or list(FAMILIES)
+    goldens = json.loads((OUT / "goldens.json").read_text()) if sys.argv[1:] else {}
+    goldens.update({name: make(name, texts, held_out) for name in wanted})
     (OUT / "goldens.json").write_text(json.dumps(goldens, separators=(",", ":")) + "\n")
 
 

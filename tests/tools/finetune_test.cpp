@@ -134,7 +134,7 @@ class Story {
 
 }  // namespace
 
-TEST_CASE("A folder of GPT-2, Llama or Qwen3 and JSON lines become a folder with the losses that PyTorch reaches") {
+TEST_CASE("A folder of any family and JSON lines become a folder with the losses that PyTorch reaches") {
   const json all = read_json(goldens / "goldens.json");
   for (const auto& [family, golden] : all.items()) {
     CAPTURE(family);
