@@ -1,6 +1,7 @@
 // The names that a type of model has at Hugging Face, in config.json and of tensors: tables that its spec fills.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -47,10 +48,10 @@ struct HuggingFaceForm {
   std::span<const ConfigKey> keys;  // beside the sizes and the keys of every type (models/hugging_face_keys.cpp)
   std::span<const SecondName> second_names;
   // Writes the type's other keys; `model` has a resolved section, with keys as "rope_scaling.factor".
-  void (*write)(const OrderedJson& model, OrderedJson& config) = nullptr;
+  std::function<void(const OrderedJson& model, OrderedJson& config)> write{};
   // Reads the other keys of config.json, the file `name`, into the section, which has the sizes. Throws DataError
   // for an option that the type does not have, naming the key and what is legal.
-  void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model) = nullptr;
+  std::function<void(const OrderedJson& config, const std::string& name, OrderedJson& model)> read{};
   std::string (*tensor_name)(const std::string& parameter) = nullptr;
   // The parameters of the model with this section that a file's tensor holds one behind the other, which tensor_name
   // gives all that tensor's name. Empty, as without the function: the tensor is one parameter.

@@ -35,14 +35,14 @@ struct Preset {
 };
 
 struct ModelSpec {
-  const char* type;                               // model.type, and Hugging Face's model_type
+  const char* type = nullptr;                     // model.type, and Hugging Face's model_type
   std::span<const core::keys::Section> sections;  // keys beside ModelSizes: of "model", and whole sections below it
-  bool tied;                                      // where model.tied is left out
+  bool tied = false;                              // where model.tied is left out
   bool causal = true;                             // whether queries see only keys up to their own
   std::vector<Preset> presets;
   // Completes what was left out, and says how the model is made. What is wrong is gathered in `values`, or thrown as
   // ConfigError where it ends the work.
-  MakeModel (*read)(core::keys::Values& values, const ModelSizes& sizes);
+  std::function<MakeModel(core::keys::Values& values, const ModelSizes& sizes)> read;
   HuggingFaceForm hugging_face = {};
 };
 

@@ -9,8 +9,9 @@ namespace zrt::models {
 struct WindowLayers {
   int64_t window = 0;  // positions; 0: no layer has one
   int64_t period = 0;  // every so many layers, the last of each group attends to all; 0: none does
+  int64_t first = 0;   // layers before it attend to all
 
-  bool has(int64_t layer) const { return window > 0 && (period == 0 || (layer + 1) % period != 0); }
+  bool has(int64_t layer) const { return window > 0 && layer >= first && (period == 0 || (layer + 1) % period != 0); }
   AttentionPattern of(int64_t layer, int64_t T) const {
     return has(layer) ? AttentionPattern::of_window(window, T) : AttentionPattern{};
   }

@@ -1,7 +1,6 @@
 #include "models/gemma/gemma.h"
 
 #include "models/hugging_face.h"
-#include "models/llama/sizes.h"
 #include "models/llama/windows.h"
 
 namespace zrt::models {
@@ -24,15 +23,7 @@ constexpr Key keys_of_gemma[] = {
 
 constexpr const char* caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
 
-}  // namespace
-
-std::span<const Key> gemma_keys() {
-  return keys_of_gemma;
-}
-
-LlamaConfig read_gemma_sizes(Values& values, const ModelSizes& sizes, const GemmaDefaults& defaults) {
-  LlamaConfig config =
-      read_llama_sizes(values, sizes, {.head_dim = 256, .rope_theta = defaults.rope_theta, .rms_norm_eps = 1e-6});
+void read_gemma(Values& values, const ModelSizes& sizes, const GemmaDefaults& defaults, LlamaConfig& config) {
   const auto open = [&](const char* key, const nlohmann::json& fallback) {
     if (values.is_null(key)) values.infer(key, fallback);
   };
@@ -46,17 +37,14 @@ LlamaConfig read_gemma_sizes(Values& values, const ModelSizes& sizes, const Gemm
   config.query_scalar = static_cast<double>(values.integer("model.query_pre_attn_scalar"));
   config.attention_cap = static_cast<float>(values.real("model.attn_logit_softcapping"));
   config.logit_cap = static_cast<float>(values.real("model.final_logit_softcapping"));
-  config.gemma = true;
-  return config;
 }
 
-void write_gemma_keys(const OrderedJson& model, OrderedJson& config) {
-  config["rms_norm_eps"] = model.at("rms_norm_eps");
+void write_gemma(const OrderedJson& model, OrderedJson& config) {
   config["hidden_activation"] = "gelu_pytorch_tanh";
   config["attention_bias"] = false;
   config["query_pre_attn_scalar"] = model.at("query_pre_attn_scalar");
   config["sliding_window"] = model.at("sliding_window");
-  const WindowLayers windows{1, model.at("sliding_window_pattern").get<int64_t>()};
+  const WindowLayers windows{.window = 1, .period = model.at("sliding_window_pattern")};
   for (int64_t layer = 0; layer < model.at("layers").get<int64_t>(); ++layer) {
     config["layer_types"].push_back(windows.has(layer) ? "sliding_attention" : "full_attention");
   }
@@ -65,8 +53,8 @@ void write_gemma_keys(const OrderedJson& model, OrderedJson& config) {
   }
 }
 
-void read_gemma_keys(const OrderedJson& config, const std::string& name, const GemmaDefaults& defaults,
-                     OrderedJson& model) {
+void parse_gemma(const OrderedJson& config, const std::string& name, const GemmaDefaults& defaults,
+                 OrderedJson& model) {
   model["sliding_window"] = positive_integer(config, "sliding_window", 4096, name);
   int64_t period = defaults.period;
   if (config.contains("sliding_window_pattern")) {
@@ -82,10 +70,24 @@ void read_gemma_keys(const OrderedJson& config, const std::string& name, const G
   }
 }
 
-OrderedJson without_layer_types(const OrderedJson& config) {
-  OrderedJson rest = config;
-  rest.erase("layer_types");
-  return rest;
+}  // namespace
+
+LlamaFeature gemma_layers(const GemmaDefaults& defaults) {
+  return {.sections = {{"model", "", Parser::own, nullptr, window_keys()},
+                       {"model", "", Parser::own, nullptr, keys_of_gemma}},
+          .file_keys = {{"attn_logit_softcapping"},
+                        {"cache_implementation"},  // of generation
+                        {"final_logit_softcapping"},
+                        {"hidden_activation", R"(["gelu_pytorch_tanh"])"},
+                        {"layer_types"},
+                        {"query_pre_attn_scalar"},
+                        {"sliding_window"},
+                        {"use_bidirectional_attention", "[false, null]"}},
+          .read = [defaults](Values& values, const ModelSizes& sizes,
+                             LlamaConfig& config) { read_gemma(values, sizes, defaults, config); },
+          .write = write_gemma,
+          .parse = [defaults](const OrderedJson& config, const std::string& name,
+                              OrderedJson& model) { parse_gemma(config, name, defaults, model); }};
 }
 
 }  // namespace zrt::models

@@ -15,6 +15,12 @@ namespace {
 
 // Checks the keys that the rule reads; the others have their defaults, which are legal.
 void check_rope_scaling(const RopeScaling& scaling) {
+  if (scaling.rule == RopeScaling::Rule::none && scaling.factor != 1) {
+    throw core::ConfigError(fmt::format(
+        "model.rope_scaling has a factor of {} and no rule that stretches by it; legal is 1. Choose a rule, such as "
+        "linear, or leave the factor out.",
+        scaling.factor));
+  }
   const bool legal = scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
                      scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_positions >= 1 &&
                      scaling.beta_slow > 0 && scaling.beta_fast >= scaling.beta_slow && rotary_scale(scaling) > 0 &&

@@ -24,17 +24,14 @@ std::span<const Key> llama_size_keys() {
   return size_keys;
 }
 
-LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const LlamaDefaults& defaults) {
+LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const LlamaDefaults& defaults,
+                             const LlamaConfig& switches) {
   const bool given = !values.is_null("model.head_dim");
   if (!given && defaults.head_dim == 0) refuse_uneven_heads(values, sizes);
-  LlamaConfig llama{.layers = sizes.layers,
-                    .hidden = sizes.hidden,
-                    .heads = sizes.heads,
-                    .sequence = sizes.sequence,
-                    .vocab = sizes.vocab,
-                    .tied = sizes.tied,
-                    .degrees = sizes.degrees,
-                    .sparse = sizes.sparse};
+  LlamaConfig llama = switches;
+  llama.layers = sizes.layers, llama.hidden = sizes.hidden, llama.heads = sizes.heads;
+  llama.sequence = sizes.sequence, llama.vocab = sizes.vocab, llama.tied = sizes.tied;
+  llama.degrees = sizes.degrees, llama.sparse = sizes.sparse;
   const auto open = [&](const char* key, const nlohmann::json& fallback) {
     if (values.is_null(key)) values.infer(key, fallback);
   };

@@ -1,86 +1,18 @@
-// Phi-3 and Phi-4 (Abdin et al., "Phi-3 Technical Report", 2024): Llama's layers, of which Hugging Face's files hold
-// queries, keys and values in one matrix, and the MLP's gate and up in another. zrt has each by itself, so that ranks
-// share heads.
-#include <fmt/format.h>
-
+// Phi-3 and Phi-4 (Abdin et al., "Phi-3 Technical Report", 2024): Llama's layers, of which every one may attend to a
+// window. Hugging Face's files hold queries, keys and values in one matrix, and the MLP's gate and up in another; zrt
+// has each by itself, so that ranks share heads.
 #include <array>
 
-#include "models/hugging_face.h"
-#include "models/llama/hugging_face.h"
-#include "models/llama/rope_json.h"
-#include "models/llama/sizes.h"
+#include "models/llama/features.h"
 
 namespace zrt::models {
 namespace {
 
-MakeModel read_phi3(core::keys::Values& values, const ModelSizes& sizes) {
-  const LlamaConfig config = read_llama_sizes(values, sizes, {});
-  return [config] {
-    Model model = make_llama(config);
-    model.type = "phi3";
-    return model;
-  };
-}
-
-// As published, save that the sequence of phi-3-mini is that of its sliding window, up to which it sees all tokens. The
-// small one reads bytes: 256 values and the end of a document.
+// As published. The small one reads bytes: 256 values and the end of a document.
 std::vector<Preset> phi3_presets() {
-  const auto sized = [](const char* name, int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn,
-                        int64_t sequence, int64_t vocab) {
-    return Preset{name,
-                  {{"layers", layers},
-                   {"hidden", hidden},
-                   {"heads", heads},
-                   {"kv_heads", kv_heads},
-                   {"ffn", ffn},
-                   {"sequence", sequence},
-                   {"vocab", vocab}}};
-  };
-  Preset phi4 = sized("phi-4", 40, 5120, 40, 10, 17920, 16384, 100352);
-  phi4.keys["rope_theta"] = 250000;
-  return {sized("phi3-tiny", 2, 64, 4, 2, 176, 32, 257), sized("phi-3-mini", 32, 3072, 32, 32, 8192, 2047, 32064),
-          phi4};
-}
-
-constexpr SizeKey phi3_hf_sizes[] = {{"layers", "num_hidden_layers", 32},
-                                     {"hidden", "hidden_size", 3072},
-                                     {"heads", "num_attention_heads", 32},
-                                     {"kv_heads", "num_key_value_heads", 0, true},
-                                     {"head_dim", "head_dim", 0, true},
-                                     {"ffn", "intermediate_size", 8192},
-                                     {"sequence", "max_position_embeddings", 4096},
-                                     {"vocab", "vocab_size", 32064}};
-constexpr ConfigKey phi3_hf_keys[] = {
-    {"attention_dropout", "[0, null]", ConfigKey::Otherwise::warn},
-    {"embd_pdrop", "[0, null]", ConfigKey::Otherwise::warn},
-    {"hidden_act", R"(["silu", "swish"])"},  // two names of one function
-    {"original_max_position_embeddings"},    // of longrope, which is refused
-    {"resid_pdrop", "[0, null]", ConfigKey::Otherwise::warn},
-    {"rms_norm_eps"},
-    {"rope_parameters"},
-    {"rope_scaling"},
-    {"rope_theta"},
-    {"sliding_window"},
-};
-
-void write_phi3(const OrderedJson& model, OrderedJson& config) {
-  write_llama_keys(model, config);
-  config["sliding_window"] = nullptr;
-  config["pad_token_id"] = nullptr;  // its default is an id of the published tokenizer, and must be below vocab_size
-}
-
-void parse_phi3(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-5, name);
-  read_rope(config, name, model, {"default"});
-  const auto window = config.find("sliding_window");
-  if (window == config.end() || window->is_null()) return;
-  const int64_t tokens = positive_integer(config, "sliding_window", 0, name), sequence = model.at("sequence");
-  if (tokens >= sequence) return;  // it never cuts anything off
-  refuse_config(name,
-                fmt::format("'sliding_window' is {} and 'max_position_embeddings' {}, but zrt's layers of this type "
-                            "attend to all tokens before. Sequences of at most {} tokens are the same either way: "
-                            "for those set max_position_embeddings to {}",
-                            tokens, sequence, tokens, tokens));
+  return {llama_preset("phi3-tiny", {2, 64, 4, 2, 176, 32, 257}),
+          llama_preset("phi-3-mini", {32, 3072, 32, 32, 8192, 4096, 32064}, {{"sliding_window", 2047}}),
+          llama_preset("phi-4", {40, 5120, 40, 10, 17920, 16384, 100352}, {{"rope_theta", 250000}})};
 }
 
 // A matrix of the files, and the parameters whose rows it holds one behind the other.
@@ -121,26 +53,28 @@ std::vector<FusedPart> phi3_parts(const OrderedJson& model, const std::string& t
   return {};
 }
 
-HuggingFaceForm phi3_form() {
-  HuggingFaceForm form = llama_form({"Phi3ForCausalLM"}, phi3_hf_sizes, phi3_hf_keys, write_phi3, parse_phi3);
-  form.tensor_name = phi3_tensor_name;
-  form.fused = phi3_parts;
-  return form;
+// Keys of config.json that change nothing, and one whose default is an id of the published tokenizer, which must be
+// below vocab_size.
+LlamaFeature phi3_keys() {
+  constexpr auto warn = ConfigKey::Otherwise::warn;
+  return file_keys({{"embd_pdrop", "[0, null]", warn},
+                    {"original_max_position_embeddings"},  // of longrope, which is refused
+                    {"resid_pdrop", "[0, null]", warn}},
+                   {{"pad_token_id", nullptr}});
 }
 
 }  // namespace
 
 const ModelSpec& phi3_spec() {
-  static const core::keys::Section sections[] = {
-      {"model", "", core::keys::Parser::own, nullptr, llama_size_keys()},
-  };
-  static const ModelSpec spec{.type = "phi3",
-                              .sections = sections,
-                              .tied = false,
-                              .presets = phi3_presets(),
-                              .read = read_phi3,
-                              .hugging_face = phi3_form()};
-  return spec;
+  static const LlamaType type({.type = "phi3",
+                               .architectures = {"Phi3ForCausalLM"},
+                               .file_sizes = {32, 3072, 32, 0, 0, 8192, 4096, 32064},
+                               .file_epsilon = 1e-5,
+                               .features = {silu_gate(), plain_positions(), window_of_all_layers(0), phi3_keys()},
+                               .presets = phi3_presets(),
+                               .tensor_name = phi3_tensor_name,
+                               .fused = phi3_parts});
+  return type.spec();
 }
 
 }  // namespace zrt::models

@@ -2,8 +2,8 @@
 """Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3, BERT, Mistral and Gemma directories as transformers writes them, and their
 logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows|experts]   (writes hugging_face/ beside this file;
-without a word, all. Logits of the set "windows" lie in its folders.)
+Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows|more_windows|experts]   (writes
+hugging_face/ beside this file; without a word, all. Logits of the sets of windows lie in their folders.)
 """
 import json
 import pathlib
@@ -130,6 +130,28 @@ sets["windows"] = lambda: {
                            "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}},
                        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
 }
+# What is added to weights depends on all models of a set, so that these are one of their own.
+sets["more_windows"] = lambda: {
+    "phi3_window": windowed(32, Phi3ForCausalLM, Phi3Config, num_hidden_layers=2, sliding_window=5, pad_token_id=None,
+                            eos_token_id=2),
+    # The first layers attend to all.
+    "qwen2_window": windowed(33, Qwen2ForCausalLM, Qwen2Config, num_hidden_layers=3, sliding_window=5,
+                             use_sliding_window=True, max_window_layers=1, tie_word_embeddings=True),
+    "qwen3_window": windowed(34, Qwen3ForCausalLM, Qwen3Config, num_hidden_layers=3, sliding_window=4, head_dim=8,
+                             use_sliding_window=True, max_window_layers=2, tie_word_embeddings=True),
+    # As Gemma 3 from 4B on, whose layers without a window have stretched positions.
+    "gemma3_linear": windowed(35, Gemma3ForCausalLM, Gemma3TextConfig, num_hidden_layers=2, sliding_window=6, head_dim=8,
+                              query_pre_attn_scalar=8, layer_types=["sliding_attention", "full_attention"],
+                              rope_parameters={
+                                  "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+                                  "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
+    "gemma3_yarn": windowed(36, Gemma3ForCausalLM, Gemma3TextConfig, num_hidden_layers=2, sliding_window=6, head_dim=8,
+                            query_pre_attn_scalar=8, layer_types=["sliding_attention", "full_attention"],
+                            rope_parameters={
+                                "full_attention": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 500.0,
+                                                   "original_max_position_embeddings": 64},
+                                "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
+}
 
 # The last one's file has all experts of a layer in two tensors, as transformers 5 holds them.
 sets["experts"] = lambda: {
@@ -190,10 +212,10 @@ for each in wanted:  # a set is made and used, then the next
         if "order" in name:
             goldens.setdefault("order", {})[name] = [round(x, 9) for x in out.seq_relationship_logits[0].tolist()]
         rows = [[round(x, 9) for x in row] for row in logits.tolist()]
-        if each == "windows":
+        if "windows" in each:
             (here / name / "logits.json").write_text(json.dumps(rows, separators=(",", ":")) + "\n")
         else:
             goldens["logits"][name] = rows
         (here / name / "generation_config.json").unlink(missing_ok=True)
-    if each != "windows":
+    if "windows" not in each:
         file_of(each).write_text(json.dumps(goldens, separators=(",", ":")) + "\n")

@@ -245,14 +245,14 @@ TEMPLATE_TEST_CASE("sparse layers beside dense ones have the loss and the gradie
 }
 
 TEST_CASE("Llama's layers with windows have the loss and the gradients of the fp64 reference") {
-  for (const int64_t period : {0, 2}) {
+  for (const auto& [period, first] : {std::pair{0, 0}, {2, 0}, {0, 1}}) {
     for (const int64_t window : {1, 7, 16, 44, 45}) {
       auto config = config_of<LlamaConfig>(2, 32, 4, 48, 97, true);
       const Batch batch = recipe_batch(config, 3, 45, 0);
       const Tensors weights = initial_weights(config);
       const double dense = reference(config, weights, batch).loss_sum;
-      config.windows = {window, period};
-      INFO("window " << window << " period " << period);
+      config.windows = {window, period, first};
+      INFO("window " << window << " period " << period << " from layer " << first);
       check_against_reference(config, weights, 3, 45, {}, fp32_rounding);
       CHECK((reference(config, weights, batch).loss_sum != dense) == (window < 45));
     }

@@ -105,7 +105,9 @@ struct LlamaReferenceLayer {
     return rms_norm(x, gain(name), static_cast<double>(config.rms_norm_eps), rows, width);
   }
   bool windowed() const {
-    return config.windows.window > 0 && (config.windows.period == 0 || (number + 1) % config.windows.period != 0);
+    const models::WindowLayers& windows = config.windows;
+    const bool last_of_group = windows.period > 0 && (number + 1) % windows.period == 0;
+    return windows.window > 0 && number >= windows.first && !last_of_group;
   }
   bool own_theta() const { return windowed() && config.window_rope_theta > 0; }
   double theta() const { return own_theta() ? config.window_rope_theta : config.rope_theta; }

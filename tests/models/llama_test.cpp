@@ -123,6 +123,10 @@ TEST_CASE("contradictory sizes of a Llama are refused by the name of their key")
   CHECK_THAT(message(config), Contains("model.ffn is -1"));
   config = good, config.rope_theta = 1;
   CHECK_THAT(message(config), Contains("model.rope_theta is 1"));
+  config = good, config.rope_scaling.factor = 4;
+  CHECK_THAT(message(config), Contains("a factor of 4 and no rule"));
+  config.rope_scaling.rule = zrt::models::RopeScaling::Rule::linear;
+  CHECK(message(config).empty());
   config = good, config.rms_norm_eps = 0;
   CHECK_THAT(message(config), Contains("model.rms_norm_eps is 0"));
 }

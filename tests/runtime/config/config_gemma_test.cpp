@@ -54,6 +54,7 @@ TEST_CASE("presets of Gemma and Mistral have the parameters of the published mod
   CHECK(preset("gemma2-9b").model.make().parameters() == 9241705984);
   CHECK(preset("gemma3-270m").model.make().parameters() == 268098176);
   CHECK(preset("gemma3-1b").model.make().parameters() == 999885952);
+  CHECK(preset("gemma3-4b").model.make().parameters() == 3880263168);
   const zrt::models::Model model = preset("gemma3-1b").model.make();
   CHECK(model.type == "gemma3_text");
   CHECK(model.blocks[1]->params().back().shape == std::vector<int64_t>{256});
@@ -95,9 +96,10 @@ TEST_CASE("what does not go together in Gemma and Mistral is refused") {
   CHECK(has(error("mistral", R"(, "final_logit_softcapping": 30})"), "belongs to model.type = \"gemma2\""));
   CHECK(has(error("gemma2", R"(, "rope_local_base_freq": 300})"), "belongs to model.type = \"gemma3_text\""));
   CHECK(has(error("llama", R"(, "sliding_window": 8})"), "belongs to model.type"));
+  CHECK(has(error("mistral", R"(, "max_window_layers": 1})"), "belongs to model.type = \"qwen2\""));
 }
 
-TEST_CASE("layers' types of config.json become a period, or are refused") {
+TEST_CASE("layers' types of config.json become a period or a first window, or are refused") {
   const auto types = [](const std::string& word) {
     Json list = Json::array();
     for (const char c : word) list.push_back(c == 's' ? "sliding_attention" : "full_attention");
@@ -113,6 +115,28 @@ TEST_CASE("layers' types of config.json become a period, or are refused") {
   CHECK(has(refused("gemma2", types("fsfsfs")), "layer_types"));
   CHECK(has(refused("gemma2", types("sfsf")), "'layer_types' has 4 entries"));
   CHECK(has(refused("gemma2", {{"layer_types", {"chunked_attention"}}}), "chunked_attention"));
+  const auto qwen = [&](const std::string& word, const Json& more = Json::object()) {
+    Json keys{{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 4}};
+    if (!word.empty()) keys.update(types(word));
+    keys.update(more);
+    return keys;
+  };
+  for (const char* type : {"qwen2", "qwen3"}) {
+    CHECK(read(type, qwen(""))["max_window_layers"] == 4);
+    CHECK(read(type, qwen(""))["sliding_window"] == 8);
+    CHECK(read(type, qwen("ffssss"))["max_window_layers"] == 2);
+    CHECK(read(type, qwen("ssssss"))["max_window_layers"] == 0);
+    CHECK(read(type, qwen("ffffss"))["max_window_layers"] == 4);
+    CHECK(read(type, {{"use_sliding_window", true}})["max_window_layers"] == 28);
+    CHECK(read(type, qwen("", {{"max_window_layers", 0}}))["max_window_layers"] == 0);
+    CHECK_FALSE(read(type, qwen("", {{"use_sliding_window", false}})).contains("sliding_window"));
+    CHECK_FALSE(read(type, qwen("ffffff", {{"sliding_window", nullptr}})).contains("sliding_window"));
+    CHECK(has(refused(type, qwen("sfffff")), "layer_types"));
+    CHECK(has(refused(type, qwen("fffs")), "'layer_types' has 4 entries"));
+    CHECK(has(refused(type, qwen("fffffs", {{"use_sliding_window", false}})), "no window that is in use"));
+    CHECK(has(refused(type, qwen("", {{"max_window_layers", -1}})), "max_window_layers"));
+    CHECK(has(refused(type, qwen("", {{"sliding_window", 0}})), "sliding_window"));
+  }
 }
 
 TEST_CASE("config.json's keys of windows, caps and positions are read, and others refused") {
@@ -133,7 +157,23 @@ TEST_CASE("config.json's keys of windows, caps and positions are read, and other
     CHECK(read("gemma3_text", keys)["rope_local_base_freq"] == 777.0);
   }
   CHECK(read("gemma3_text")["rope_theta"] == 1e6);
-  CHECK(has(refused("gemma3_text", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}), "linear"));
+  // Layers without a window have stretched positions, from 4B on; those with one do not.
+  Json stretched = apart;
+  stretched["rope_parameters"]["full_attention"].update({{"rope_type", "linear"}, {"factor", 8.0}});
+  const Json older{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                   {"rope_theta", 5e5},
+                   {"rope_local_base_freq", 777.0}};
+  for (const Json& keys : {stretched, older}) {
+    CHECK(read("gemma3_text", keys)["rope_scaling"] == Json{{"rope_type", "linear"}, {"factor", 8.0}});
+    CHECK(read("gemma3_text", keys)["rope_theta"] == 5e5);
+    CHECK(read("gemma3_text", keys)["rope_local_base_freq"] == 777.0);
+  }
+  Json both = stretched;
+  both["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  CHECK(has(refused("gemma3_text", both), "different positions"));
+  stretched["rope_parameters"]["sliding_attention"].update({{"rope_type", "linear"}, {"factor", 8.0}});
+  CHECK(has(refused("gemma3_text", stretched), "linear"));
+  CHECK(has(refused("gemma2", {{"rope_scaling", older["rope_scaling"]}}), "linear"));
   CHECK(has(refused("gemma3_text", {{"rope_parameters", {{"full_attention", 5}}}}), "rope_parameters"));
   CHECK(has(refused("gemma2", {{"hidden_activation", "gelu"}}), "hidden_activation"));
   CHECK(has(refused("gemma2", {{"use_bidirectional_attention", true}}), "use_bidirectional_attention"));

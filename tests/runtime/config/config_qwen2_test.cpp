@@ -82,7 +82,27 @@ TEST_CASE("what Qwen2 and Phi-3 leave out is what the published models have") {
     return error_of([&] { preset(type + "-tiny", {more}); });
   };
   CHECK(has(refused("qwen2", "model.dropout=0.1"), "no dropout"));
+  CHECK(has(refused("qwen2", "model.max_window_layers=1"), "no effect without model.sliding_window"));
   CHECK(has(refused("phi3", "model.rope_scaling.rope_type=yarn"), R"(belongs to model.type = "llama" or )"));
+}
+
+TEST_CASE("layers of Qwen2 and Qwen3 have windows from max_window_layers on, all of Phi-3's one, and by default none") {
+  const auto share = [](const std::string& name, std::vector<std::string> sets) {
+    sets.push_back("model.sequence=256");
+    return preset(name, std::move(sets)).model.make().attention_share;
+  };
+  const double windowed = zrt::models::AttentionPattern::of_window(8, 256).share(256);
+  CHECK(windowed < 0.3);
+  for (const char* name : {"qwen2-tiny", "qwen3-tiny", "phi3-tiny"}) {
+    CHECK(share(name, {}) == 1);
+    CHECK(share(name, {"model.sliding_window=8"}) == windowed);
+  }
+  for (const char* name : {"qwen2-tiny", "qwen3-tiny"}) {
+    CHECK(share(name, {"model.sliding_window=8", "model.max_window_layers=1"}) == (1 + windowed) / 2);
+    CHECK(share(name, {"model.sliding_window=8", "model.max_window_layers=2"}) == 1);
+  }
+  CHECK(in_force(preset("qwen2-tiny", {"model.sliding_window=8"}))["max_window_layers"]["value"] == 0);
+  CHECK(in_force(preset("qwen2-tiny"))["max_window_layers"]["value"].is_null());
 }
 
 TEST_CASE("each rule of stretched positions infers the keys that it reads, and no others") {

@@ -203,13 +203,8 @@ TEST_CASE("A fused matrix with other rows, or beside one of its parts, is refuse
   contains(beside.error(), "'model.layers.0.self_attn.q_proj.weight'");
 }
 
-TEST_CASE("What Phi-3 has beyond full attention and plain positions is refused by name, with what to do") {
+TEST_CASE("What Phi-3 has beyond windows and plain positions is refused by name") {
   Copy window("phi3");
-  window.set("sliding_window", 15);
-  contains(window.error(), "'sliding_window' is 15 and 'max_position_embeddings' 16");
-  contains(window.error(), "set max_position_embeddings to 15");
-  window.set("max_position_embeddings", 15);
-  CHECK(window.error().empty());
   window.set("sliding_window", 0);
   contains(window.error(), "'sliding_window' is 0");
   for (const char* type : {"longrope", "su", "yarn"}) {
@@ -226,7 +221,7 @@ TEST_CASE("What Phi-3 has beyond full attention and plain positions is refused b
   contains(dropout.warnings(), "'resid_pdrop' (0.1)");
 }
 
-TEST_CASE("Published config.json of Qwen2.5, Phi-4 and SmolLM2 are read without a word, into zrt's presets") {
+TEST_CASE("Published config.json of Qwen2.5, Phi-3, Phi-4 and SmolLM2 are read without a word, into zrt's presets") {
   const std::vector<std::pair<const char*, const char*>> published{
       {"qwen2.5-0.5b",
        R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
@@ -236,6 +231,14 @@ TEST_CASE("Published config.json of Qwen2.5, Phi-4 and SmolLM2 are read without 
   "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
   "transformers_version": "4.40.1", "use_cache": true, "use_mrope": false, "use_sliding_window": false,
   "vocab_size": 151936})"},
+      {"phi-3-mini",
+       R"({"architectures": ["Phi3ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "embd_pdrop": 0.0,
+  "eos_token_id": 32000, "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02,
+  "intermediate_size": 8192, "max_position_embeddings": 4096, "model_type": "phi3", "num_attention_heads": 32,
+  "num_hidden_layers": 32, "num_key_value_heads": 32, "original_max_position_embeddings": 4096,
+  "pad_token_id": 32000, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+  "sliding_window": 2047, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.40.2",
+  "use_cache": true, "attention_bias": false, "vocab_size": 32064})"},
       {"phi-4",
        R"({"architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
   "bos_token_id": 100257, "embd_pdrop": 0.0, "eos_token_id": 100265, "hidden_act": "silu", "hidden_size": 5120,
@@ -314,8 +317,8 @@ TEST_CASE("A published model with YaRN keeps its rule through an export, and one
   }
 }
 
-TEST_CASE("Runs start from a folder with biases or fused matrices with the same bits on any mesh") {
-  for (const char* name : {"qwen2", "phi3", "qwen2_yarn"}) {
+TEST_CASE("Runs start from a folder with biases, fused matrices or windows with the same bits on any mesh") {
+  for (const char* name : {"qwen2", "phi3", "qwen2_yarn", "qwen2_window", "gemma3_linear"}) {
     const Reader folder = open_hugging_face(goldens / name);
     std::string expected;
     for (const auto& [ranks, stage, tensor] : {std::tuple{1, 0, 1}, {2, 3, 1}, {2, 0, 2}, {4, 3, 2}, {4, 1, 1}}) {

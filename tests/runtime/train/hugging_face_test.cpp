@@ -126,13 +126,15 @@ std::string message(const std::function<void()>& call) {
 }  // namespace
 
 TEST_CASE(
-    "GPT-2, Llama, Qwen3, BERT, Mistral and Gemma directories of transformers import to the same logits within 1e-5") {
+    "GPT-2, Llama, Qwen, BERT, Mistral, Phi-3 and Gemma directories of transformers import to the same logits within "
+    "1e-5") {
   std::ifstream in(goldens / "logits.json");
   const auto json = nlohmann::json::parse(in);
   const auto tokens = json["tokens"].get<std::vector<int32_t>>();
   for (const char* name :
-       {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied", "bert", "bert_untied", "bert_order",
-        "megatron_bert", "megatron_bert_order", "mistral", "mistral_all", "gemma2", "gemma3"}) {
+       {"gpt2",        "gpt2_untied", "llama",         "llama_tied",          "qwen3",         "qwen3_untied", "bert",
+        "bert_untied", "bert_order",  "megatron_bert", "megatron_bert_order", "mistral",       "mistral_all",  "gemma2",
+        "gemma3",      "phi3_window", "qwen2_window",  "qwen3_window",        "gemma3_linear", "gemma3_yarn"}) {
     INFO(name);
     const testing::TemporaryFolder folder;
     const Reader from = open_hugging_face(goldens / name);
@@ -168,7 +170,7 @@ TEST_CASE(
       CHECK((files.size() > 2) == (shard_bytes == 5000));
       // … of a config.json that has no key which zrt does not know.
       const Reader again = open_hugging_face(out, [](const std::string& text) { FAIL_CHECK(text); });
-      CHECK(again.manifest().model == from.manifest().model);
+      CHECK(runtime::model_json(config_of(again)) == runtime::model_json(config));
       REQUIRE(again.weights().names() == from.weights().names());
       for (const std::string& tensor : from.weights().names()) {
         const auto& shape = from.weights().shape(tensor);
@@ -215,6 +217,14 @@ TEST_CASE("Every key of windows, caps, norms and positions that config.json says
   const auto apart = [&](double full, double sliding) {
     return Json{{"full_attention", rope(full)}, {"sliding_attention", rope(sliding)}};
   };
+  const auto stretched = [&](const char* type, double factor, double theta) {
+    Json both = apart(theta, 200);
+    Json& of_full = both["full_attention"];
+    of_full["rope_type"] = type, of_full["factor"] = factor;
+    if (of_full["rope_type"] != "llama3") return both;
+    of_full["low_freq_factor"] = 1, of_full["high_freq_factor"] = 4, of_full["original_max_position_embeddings"] = 16;
+    return both;
+  };
   const Json full = "full_attention", sliding = "sliding_attention";
   for (const Change& change : {Change{"mistral", "sliding_window", 4},
                                Change{"mistral", "sliding_window", nullptr},
@@ -237,7 +247,22 @@ TEST_CASE("Every key of windows, caps, norms and positions that config.json says
                                Change{"gemma3", "sliding_window_pattern", 2, {"layer_types"}},
                                Change{"gemma3", "sliding_window", 5},
                                Change{"gemma3", "attn_logit_softcapping", 2.0},
-                               Change{"gemma3", "final_logit_softcapping", 2.0}}) {
+                               Change{"gemma3", "final_logit_softcapping", 2.0},
+                               Change{"phi3_window", "sliding_window", 4},
+                               Change{"phi3_window", "sliding_window", nullptr},
+                               Change{"qwen2_window", "sliding_window", 4},
+                               Change{"qwen2_window", "sliding_window", nullptr, {"layer_types"}},
+                               Change{"qwen2_window", "use_sliding_window", false, {"layer_types"}},
+                               Change{"qwen2_window", "max_window_layers", 2, {"layer_types"}},
+                               Change{"qwen2_window", "layer_types", Json::array({full, full, sliding})},
+                               Change{"qwen3_window", "sliding_window", 5},
+                               Change{"qwen3_window", "use_sliding_window", nullptr, {"layer_types"}},
+                               Change{"qwen3_window", "max_window_layers", 0, {"layer_types"}},
+                               Change{"qwen3_window", "layer_types", Json::array({full, full, full})},
+                               Change{"gemma3_linear", "rope_parameters", stretched("linear", 4, 500)},
+                               Change{"gemma3_linear", "rope_parameters", stretched("linear", 8, 400)},
+                               Change{"gemma3_linear", "rope_parameters", stretched("llama3", 8, 500)},
+                               Change{"gemma3_linear", "rope_parameters", apart(500, 200)}}) {
     INFO(change.name << ": " << change.key << " = " << change.value.dump());
     const testing::TemporaryFolder folder;
     std::vector<int32_t> tokens;
@@ -320,7 +345,7 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
   std::ifstream in_qwen(goldens / "qwen3/config.json");
   const Json qwen = Json::parse(in_qwen);
   CHECK(message([&] { models::from_hugging_face(qwen, "c"); }).empty());
-  for (const auto& [key, value] : std::map<std::string, Json>{{"use_sliding_window", true},
+  for (const auto& [key, value] : std::map<std::string, Json>{{"use_sliding_window", "always"},
                                                               {"layer_types", {"sliding_attention"}},
                                                               {"rope_scaling", {{"rope_type", "ntk"}, {"factor", 4}}},
                                                               {"attention_bias", true}}) {
