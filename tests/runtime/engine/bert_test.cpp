@@ -3,9 +3,8 @@
 #include "models/bert/bert.h"
 
 #include "tests/runtime/engine/model_invariance.h"
+#include "tests/runtime/engine/model_sweep.h"
 #include "tests/runtime/pipeline.h"
-#include "tests/runtime/placements.h"
-#include "tests/runtime/train/saving_run.h"
 
 namespace zrt::bert_test {
 
@@ -43,28 +42,8 @@ TEST_CASE("A serialized run of BERT holds exactly the live bytes the plan says, 
 }
 
 TEST_CASE("Wherever BERT's states are, whatever it computes again and whenever it updates, its bits are the same") {
-  const std::vector<std::vector<Recompute>> kept{{}, {Recompute::selective}, {Recompute::full}};
   for (const core::DType type : {core::DType::f32, core::DType::bf16}) {
-    const models::Model model = tiny(type == core::DType::bf16, 0.1f);
-    Setting s;
-    s.ranks = 2, s.compute = type, s.accumulation = 2, s.reduce_every = 2, s.steps = 3, s.clip = 0;
-    const Outcome reference = run(model, s);
-    unsigned turn = 0;
-    for (const NamedPlacing& placing : placings()) {
-      ++turn;
-      if (left_to_processor(turn)) continue;
-      s.stage = static_cast<int>(turn % 4);
-      s.placement = placing.place;
-      s.recompute = kept[turn % 3];
-      s.overlap = turn % 2 == 0, s.early_updates = turn % 5 == 0;
-      s.unit_elements = turn % 2 ? 3000 : 1 << 20;
-      INFO(core::dtype_name(type) << ", " << placing.name << ", stage " << s.stage << ", turn " << turn);
-      const Outcome outcome = run(model, s);
-      CHECK(outcome.state == reference.state);
-      CHECK(outcome.losses == reference.losses);
-      CHECK(outcome.planned == outcome.measured);
-      CHECK(outcome.planned_behind == outcome.measured_behind);
-    }
+    check_placements(tiny(type == core::DType::bf16, 0.1f), type);
   }
 }
 
@@ -91,22 +70,7 @@ TEST_CASE("BERT has the same bits in a pipeline and without one") {
 }
 
 TEST_CASE("BERT goes on from a checkpoint with the bits of a run that did not stop, and loads on other ranks") {
-  const models::Model model = tiny(GENERATE(false, true), 0.1f);
-  Setting s;
-  s.ranks = 2, s.stage = 3, s.compute = core::DType::bf16;
-  const TemporaryFolder folder;
-  SavingRun whole(model, s, folder.path, true);
-  whole.steps(2);
-  whole.save();
-  REQUIRE(whole.saved().error.empty());
-  const std::string at_save = whole.hash();
-  whole.steps(3);
-  const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
-  SavingRun again(model, s, folder.path / "again", false, &reader);
-  again.steps(3);
-  CHECK(again.hash() == whole.hash());
-  s.ranks = 3, s.stage = 1;
-  CHECK(SavingRun(model, s, folder.path / "other", false, &reader).hash() == at_save);
+  check_resume(tiny(GENERATE(false, true), 0.1f));
 }
 
 }  // namespace zrt::bert_test
