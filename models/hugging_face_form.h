@@ -57,7 +57,7 @@ struct HuggingFaceForm {
   // gives all that tensor's name. Empty, as without the function: the tensor is one parameter.
   std::vector<FusedPart> (*fused)(const OrderedJson& model, const std::string& tensor) = nullptr;
   // Nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a pooler.
-  std::optional<std::string> (*parameter_name)(const OrderedJson& model, const std::string& tensor) = nullptr;
+  std::function<std::optional<std::string>(const OrderedJson& model, const std::string& tensor)> parameter_name{};
 };
 
 }  // namespace zrt::models

@@ -30,6 +30,16 @@ std::string with_part(const std::string& name, std::string_view from, std::strin
   return name;
 }
 
+}  // namespace
+
+std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::string& parameter) {
+  return with_part(with_matrix(parameter, our_matrices, names.matrices), "mlp", names.part);
+}
+
+std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::string& tensor) {
+  return with_part(with_matrix(tensor, names.matrices, our_matrices), names.part, "mlp");
+}
+
 std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string& tensor) {
   const bool first = tensor.ends_with(".mlp.experts.gate_up_proj");
   if (!first && !tensor.ends_with(".mlp.experts.down_proj")) return {};
@@ -48,19 +58,18 @@ std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string
   return parts;
 }
 
-}  // namespace
-
-std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::string& parameter) {
-  return with_part(with_matrix(parameter, our_matrices, names.matrices), "mlp", names.part);
-}
-
-std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::string& tensor) {
-  return with_part(with_matrix(tensor, names.matrices, our_matrices), names.part, "mlp");
-}
-
-HuggingFaceForm expert_form(HuggingFaceForm form) {
-  form.fused = fused_experts;
-  return form;
+LlamaFeature experts(const ExpertDefaults& defaults) {
+  using namespace core::keys;
+  return {
+      .sections = {{"model", "", Parser::own, nullptr, experts_section_key()},
+                   {"model.experts", "", Parser::own, nullptr, experts_keys()}},
+      // Without the first, the second adds nothing to the loss.
+      .file_keys = {{"output_router_logits", "[false, null]", ConfigKey::Otherwise::warn}, {"router_aux_loss_coef"}},
+      .read = [defaults](Values& values, const ModelSizes&, LlamaConfig& config) {
+        ExpertDefaults own = defaults;
+        if (own.ffn == 0) own.ffn = config.ffn;
+        values.check([&] { config.experts = read_experts(values, own); });
+      }};
 }
 
 void check_written_experts(const OrderedJson& model, const std::map<std::string, OrderedJson>& only) {

@@ -2,7 +2,8 @@
 #pragma once
 #include <map>
 
-#include "models/spec.h"
+#include "models/experts_keys.h"
+#include "models/llama/variant.h"
 
 namespace zrt::models {
 
@@ -14,9 +15,12 @@ struct ExpertNamesInFiles {
 std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::string& parameter);
 std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::string& tensor);
 
-// The form with files that have all experts of a layer in two tensors, as transformers 5 holds them in memory:
-// (experts, 2 · ffn, hidden) and (experts, hidden, ffn).
-HuggingFaceForm expert_form(HuggingFaceForm form);
+// Files that have all experts of a layer in two tensors, as transformers 5 holds them in memory: (experts, 2 · ffn,
+// hidden) and (experts, hidden, ffn). As HuggingFaceForm::fused.
+std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string& tensor);
+
+// The section model.experts, and the keys of config.json that every class with experts has.
+LlamaFeature experts(const ExpertDefaults& defaults);
 
 // For HuggingFaceForm::write. Throws DataError where `model` has prototypes, or another value of a key than those that
 // the class has.

@@ -12,11 +12,22 @@ namespace {
 
 using namespace core::keys;
 
-LlamaFeature positions(const std::vector<std::string_view>& rope_types) {
+// Whether one of the places says the base.
+bool says_base(const OrderedJson& config) {
+  const auto in = [&](const char* block) {
+    const auto found = config.find(block);
+    return found != config.end() && found->is_object() && found->contains("rope_theta");
+  };
+  return config.contains("rope_theta") || in("rope_parameters") || in("rope_scaling");
+}
+
+LlamaFeature positions(const std::vector<std::string_view>& rope_types, double file_base = 10000) {
   return {.file_keys = {{"rope_parameters"}, {"rope_scaling"}, {"rope_theta"}},
           .write = write_rope,
-          .parse = [rope_types](const OrderedJson& config, const std::string& name, OrderedJson& model) {
-            read_rope(config, name, model, rope_types);
+          .parse = [rope_types, file_base](const OrderedJson& config, const std::string& name, OrderedJson& model) {
+            OrderedJson stated = config;
+            if (!says_base(config)) stated["rope_theta"] = file_base;
+            read_rope(stated, name, model, rope_types);
           }};
 }
 
@@ -65,8 +76,8 @@ LlamaFeature silu_gate() {
           .write = [](const OrderedJson&, OrderedJson& config) { config["hidden_act"] = "silu"; }};
 }
 
-LlamaFeature plain_positions() {
-  return positions({"default"});
+LlamaFeature plain_positions(double file_base) {
+  return positions({"default"}, file_base);
 }
 
 LlamaFeature stretched_positions() {

@@ -18,8 +18,8 @@ std::vector<SizeKey> size_keys_of(const LlamaFileSizes& sizes) {
           {"vocab", "vocab_size", sizes.vocab}};
 }
 
-std::optional<std::string> parameter_of(const OrderedJson&, const std::string& tensor) {
-  return tensor.ends_with("rotary_emb.inv_freq") ? std::nullopt : std::optional(tensor);
+bool computed(const std::string& tensor) {
+  return tensor.ends_with("rotary_emb.inv_freq");
 }
 
 std::string same_name(const std::string& parameter) {
@@ -64,6 +64,7 @@ LlamaType::LlamaType(const LlamaVariant& variant)
   for (const LlamaFeature& feature : variant.features) {
     sections_.insert(sections_.end(), feature.sections.begin(), feature.sections.end());
     keys_.insert(keys_.end(), feature.file_keys.begin(), feature.file_keys.end());
+    sizes_.insert(sizes_.end(), feature.file_sizes.begin(), feature.file_sizes.end());
   }
   spec_.type = variant.type, spec_.sections = sections_, spec_.tied = variant.tied, spec_.presets = variant.presets;
   spec_.read = [variant](Values& values, const ModelSizes& sizes) { return read_variant(variant, values, sizes); };
@@ -75,7 +76,11 @@ LlamaType::LlamaType(const LlamaVariant& variant)
     parse_variant(variant, config, name, model);
   };
   form.tensor_name = variant.tensor_name == nullptr ? same_name : variant.tensor_name;
-  form.fused = variant.fused, form.parameter_name = parameter_of;
+  form.fused = variant.fused;
+  form.parameter_name = [ours = variant.parameter_name == nullptr ? same_name : variant.parameter_name](
+                            const OrderedJson&, const std::string& tensor) {
+    return computed(tensor) ? std::nullopt : std::optional(ours(tensor));
+  };
 }
 
 Preset llama_preset(const char* name, const LlamaPresetSizes& sizes, std::map<std::string, nlohmann::json> more) {

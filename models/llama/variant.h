@@ -15,6 +15,7 @@ namespace zrt::models {
 struct LlamaFeature {
   std::vector<core::keys::Section> sections{};
   std::vector<ConfigKey> file_keys{};
+  std::vector<SizeKey> file_sizes{};
   std::function<void(core::keys::Values&, const ModelSizes&, LlamaConfig&)> read{};  // as ModelSpec::read
   std::function<void(const OrderedJson& model, OrderedJson& config)> write{};        // as HuggingFaceForm's
   std::function<void(const OrderedJson& config, const std::string& name, OrderedJson& model)> parse{};
@@ -40,6 +41,7 @@ struct LlamaVariant {
   // Of files whose tensors are not zrt's parameters (HuggingFaceForm).
   decltype(HuggingFaceForm::tensor_name) tensor_name = nullptr;
   decltype(HuggingFaceForm::fused) fused = nullptr;
+  std::string (*parameter_name)(const std::string& tensor) = nullptr;
 };
 
 // Holds the tables that its spec refers to.
