@@ -18,7 +18,7 @@ unsigned shared_bytes();  // dynamic, of the block
 
 // cp.async: the bytes arrive when the thread waits for them, not earlier.
 struct PendingCopy {
-  std::byte* to;
+  std::byte* to;     // null: here a batch ends
   const void* from;  // null: zeros
   unsigned bytes;
 };

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 #include "catch.h"
 #include "models/kernels/experts.h"
 #include "tests/device.h"
+#include "tests/seed.h"
 
 namespace zrt::routing_test {
 
@@ -16,7 +18,7 @@ namespace {
 
 struct Routed {
   std::vector<int32_t> expert, slot, choice, starts, counts, wanted;
-  std::vector<float> gate, probability;
+  std::vector<float> gate, probability, logs;
 };
 
 template <class T>
@@ -33,9 +35,43 @@ Routed routed(const RoutingShape& shape, const std::vector<float>& logits) {
   route(shape, probability.data(), logs.data(), expert.data(), gate.data());
   give_slots(shape, expert.data(), {slot.data(), choice.data(), starts.data(), counts.data(), wanted.data()});
   zrt::test::settle();
-  return {copy(expert), copy(slot),   copy(choice), copy(starts),
-          copy(counts), copy(wanted), copy(gate),   copy(probability)};
+  return {copy(expert), copy(slot), copy(choice),      copy(starts), copy(counts),
+          copy(wanted), copy(gate), copy(probability), copy(logs)};
 }
+
+// What a row's group chooses by a plain sort, and its softmax in fp64.
+struct Plain {
+  std::vector<int32_t> chosen;
+  std::vector<double> probability;
+  double log = 0;
+};
+Plain plain(const float* logits, int64_t n, int64_t chosen, int32_t first) {
+  std::vector<int32_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  Plain result;
+  for (int64_t j = 0; j < chosen; ++j) result.chosen.push_back(first + order[static_cast<size_t>(j)]);
+  double sum = 0;
+  for (int64_t e = 0; e < n; ++e) sum += std::exp(static_cast<double>(logits[e]));
+  for (int64_t e = 0; e < n; ++e) result.probability.push_back(std::exp(static_cast<double>(logits[e])) / sum);
+  result.log = std::log(sum);
+  return result;
+}
+
+// Quarters within 4, so that many are equal.
+std::vector<float> some_logits(const RoutingShape& shape) {
+  std::mt19937 generator{zrt::test::test_seed()};
+  std::uniform_int_distribution<int> quarters(-16, 16);
+  std::vector<float> logits(static_cast<size_t>(shape.rows * shape.experts));
+  for (float& logit : logits) logit = static_cast<float>(quarters(generator)) / 4;
+  return logits;
+}
+
+const RoutingShape large_shapes[] = {
+    {.rows = 1500, .experts = 6, .chosen = 2},
+    {.rows = 1100, .experts = 12, .groups = 3, .chosen = 2, .capacity = 150, .normalised = true},
+    {.rows = 40, .experts = 70, .chosen = 40, .capacity = 20, .normalised = true},
+    {.rows = 3, .experts = 80, .groups = 2, .chosen = 33}};
 
 }  // namespace
 
@@ -86,6 +122,83 @@ TEST_CASE("each prototype chooses among its own experts, with gates of its own s
   CHECK(all.gate[0] == all.probability[1]);
   const Routed normalised = routed({.rows = 1, .experts = 4, .chosen = 2, .normalised = true}, {1, 2, 5, 4});
   CHECK(std::abs(normalised.gate[0] + normalised.gate[1] - 1) < 1e-6f);
+}
+
+TEST_CASE("choices and gates are those of a plain sort and of the softmax in fp64") {
+  for (const RoutingShape& shape : large_shapes) {
+    INFO(shape.rows << " rows, " << shape.experts << " experts");
+    const std::vector<float> logits = some_logits(shape);
+    const Routed all = routed(shape, logits);
+    const int64_t n = shape.experts / shape.groups, k = shape.chosen;
+    double off = 0;
+    for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
+      const auto first = static_cast<int32_t>(at % shape.groups * n);
+      const Plain expected = plain(logits.data() + at * n, n, k, first);
+      const auto choice = all.expert.begin() + at * k;
+      REQUIRE(std::vector<int32_t>(choice, choice + k) == expected.chosen);
+      double of_chosen = 0;
+      for (const int32_t e : expected.chosen) of_chosen += expected.probability[static_cast<size_t>(e - first)];
+      for (int64_t j = 0; j < k; ++j) {
+        const double p = expected.probability[static_cast<size_t>(expected.chosen[static_cast<size_t>(j)] - first)];
+        const double gate = shape.normalised ? p / of_chosen : p;
+        off = std::max(off, std::abs(static_cast<double>(all.gate[static_cast<size_t>(at * k + j)]) / gate - 1));
+      }
+      for (int64_t e = 0; e < n; ++e) {
+        const auto p = static_cast<double>(all.probability[static_cast<size_t>(at * n + e)]);
+        off = std::max(off, std::abs(p / expected.probability[static_cast<size_t>(e)] - 1));
+      }
+      CHECK(std::abs(static_cast<double>(all.logs[static_cast<size_t>(at)]) - expected.log) < 2e-6);
+    }
+    CHECK(off < 2e-7);  // a power and its quotient, rounded to fp32 each
+  }
+}
+
+TEST_CASE("slots are those of a plain loop, whatever the sizes") {
+  for (const RoutingShape& shape : large_shapes) {
+    INFO(shape.rows << " rows, " << shape.experts << " experts");
+    const Routed all = routed(shape, some_logits(shape));
+    std::vector<int32_t> wanted(static_cast<size_t>(shape.experts)), starts, counts;
+    for (const int32_t e : all.expert) ++wanted[static_cast<size_t>(e)];
+    int32_t start = 0;
+    for (const int32_t count : wanted) {
+      starts.push_back(start), counts.push_back(0);
+      start += static_cast<int32_t>(up_to_grain(shape.capacity > 0 ? shape.capacity : count));
+    }
+    std::vector<int32_t> slot(all.expert.size(), -1), choice(static_cast<size_t>(shape.slots()), -1);
+    for (int64_t j = 0; j < shape.choices(); ++j) {
+      for (int64_t r = 0; r < shape.rows; ++r) {
+        const auto c = static_cast<size_t>(r * shape.choices() + j), e = static_cast<size_t>(all.expert[c]);
+        if (shape.capacity > 0 && counts[e] == shape.capacity) continue;
+        slot[c] = starts[e] + counts[e]++;
+        choice[static_cast<size_t>(slot[c])] = static_cast<int32_t>(c);
+      }
+    }
+    CHECK(all.wanted == wanted);
+    CHECK(all.starts == starts);
+    CHECK(all.counts == counts);
+    CHECK(all.slot == slot);
+    CHECK(all.choice == choice);
+  }
+}
+
+TEST_CASE("the losses of the router are those of their formulas") {
+  for (const RoutingShape& shape : large_shapes) {
+    const Routed all = routed(shape, some_logits(shape));
+    const auto rows = static_cast<double>(shape.rows);
+    double balance = 0, z = 0;
+    for (size_t i = 0; i < all.probability.size(); ++i) {
+      balance += static_cast<double>(all.probability[i]) * all.wanted[i % static_cast<size_t>(shape.experts)];
+    }
+    balance *= static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen) / (rows * rows);
+    for (const float log : all.logs) z += static_cast<double>(log) * static_cast<double>(log) / rows;
+    const Visible<float> probability = zrt::test::visible(all.probability), logs = zrt::test::visible(all.logs);
+    const Visible<int32_t> wanted = zrt::test::visible(all.wanted);
+    Visible<double> losses(2);
+    router_losses(shape, probability.data(), logs.data(), wanted.data(), losses.data());
+    zrt::test::settle();
+    CHECK(std::abs(losses[0] - balance) < 1e-12 * balance);
+    CHECK(std::abs(losses[1] - z) < 1e-12 * z);
+  }
 }
 
 TEST_CASE("slots suffice whatever the routing") {

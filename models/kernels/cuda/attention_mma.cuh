@@ -69,6 +69,12 @@ struct SharedTile {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     ldmatrix<false>(r, rows + offset(lane % 16, step, lane / 16));
   }
+  // The same of the operand whose columns are rows `row` … of the tile, its rows columns 16 · step … of it.
+  __device__ static void left_transposed(uint32_t (&r)[4], uint32_t tile, int row, int step) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    ldmatrix<true>(
+        r, tile + offset(lane % 8 + lane / 16 * 8, step, lane / 8 % 2) + static_cast<uint32_t>(row * row_bytes));
+  }
   // As the right operand, of two pieces of 8 columns: r[0], r[1] and r[2], r[3]. Rows of the tile are columns of the
   // operand …
   __device__ static void right(uint32_t (&r)[4], uint32_t tile, int row, int step) {

@@ -50,6 +50,15 @@ __device__ inline void copy4_async(uint32_t to, const void* from, bool valid) {
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
+// The thread's copies since the last call are a batch, which may be empty.
+__device__ inline void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// All batches but the last `pending` have come.
+template <int pending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
 
 __device__ inline float exp2_fast(float x) {
   float y;

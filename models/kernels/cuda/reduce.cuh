@@ -20,6 +20,18 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
+// A lane gets the sum of the lanes up to its own, which is part of it.
+template <class Number>
+__device__ inline Number warp_sum_up_to(Number x) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const Number lower = __shfl_up_sync(all_lanes, x, step);
+    if (lane >= step) x += lower;
+  }
+  return x;
+}
+
 // Every thread of the block, whole warps of them, gets the sum; `shared` has room for 32 numbers. The caller sees to it
 // that nobody still reads what was in `shared`.
 template <class Number>

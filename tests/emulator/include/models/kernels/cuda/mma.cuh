@@ -74,16 +74,33 @@ inline void copy16_async(uint32_t to, const void* from, bool valid) {
 inline void copy4_async(uint32_t to, const void* from, bool valid) {
   copy_async(to, from, 4, valid);
 }
-inline void wait_for_copies() {
-  emulator::products().unfenced = emulator::products().unfenced || !emulator::pending_copies().empty();
-  for (const emulator::PendingCopy& copy : emulator::pending_copies()) {
-    if (copy.from) {
-      std::memcpy(copy.to, copy.from, copy.bytes);
+// The first `count` of those that are under way.
+inline void arrive(size_t count) {
+  std::vector<emulator::PendingCopy>& copies = emulator::pending_copies();
+  for (size_t i = 0; i < count; ++i) {
+    if (copies[i].to == nullptr) continue;
+    emulator::products().unfenced = true;
+    if (copies[i].from) {
+      std::memcpy(copies[i].to, copies[i].from, copies[i].bytes);
     } else {
-      std::memset(copy.to, 0, copy.bytes);
+      std::memset(copies[i].to, 0, copies[i].bytes);
     }
   }
-  emulator::pending_copies().clear();
+  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(count));
+}
+inline void wait_for_copies() {
+  arrive(emulator::pending_copies().size());
+}
+inline void end_copies() {
+  emulator::pending_copies().push_back({nullptr, nullptr, 0});
+}
+template <int pending>
+inline void wait_for_copies() {
+  const std::vector<emulator::PendingCopy>& copies = emulator::pending_copies();
+  ptrdiff_t batches = std::count_if(copies.begin(), copies.end(), [](const auto& copy) { return copy.to == nullptr; });
+  size_t count = 0;
+  while (batches > pending) batches -= copies[count++].to == nullptr;
+  arrive(count);
 }
 
 inline float exp2_fast(float x) {
