@@ -177,13 +177,14 @@ const std::vector<int32_t> some_counts = {5, 0, 130, 16, 0, 33, 1};
 
 }  // namespace
 
-TEST_CASE("products of experts match fp64, of any number of rows and none") {
+TEST_CASE("products of experts match fp64, of any number of rows and none", "[chips]") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   for (const DType grad_type : type == DType::f32 ? std::vector{type} : std::vector{DType::f32, type}) {
     check({.in = 40, .out = 24, .counts = some_counts, .type = type, .grad_type = grad_type});
     check({.in = 72, .out = 136, .counts = {0, 70, 3}, .type = type, .grad_type = grad_type, .frozen = true});
     check({.in = 19, .out = 33, .counts = some_counts, .type = type, .grad_type = grad_type});
     check({.in = 24, .out = 32, .counts = {7, 20}, .type = type, .grad_type = grad_type, .shift = 1});
+    check({.in = 136, .out = 200, .counts = {0, 70, 150}, .type = type, .grad_type = grad_type, .frozen = true});
   }
 }
 
@@ -191,6 +192,7 @@ TEST_CASE("products of experts with many rows, or of many experts, match fp64") 
   check({.in = 72, .out = 8, .counts = {0, 540}});
   check({.in = 72, .out = 540, .counts = {9}});
   check({.in = 136, .out = 8, .counts = {1030}, .type = DType::bf16});
+  check({.in = 128, .out = 264, .counts = {20, 300}, .type = DType::bf16});
   std::vector<int32_t> counts(270);
   for (size_t e = 0; e < counts.size(); ++e) counts[e] = static_cast<int32_t>(e * e % 7);
   check({.in = 8, .out = 16, .counts = counts});

@@ -35,4 +35,10 @@ struct ExpertCall {
 // Any of bf16 and fp16 where rows of all matrices lie on 16 bytes.
 void multiply_on_tensor_cores(ExpertRole role, const ExpertCall& call);
 
+// The same by products of four warps together (warpgroup.cuh), on GPUs of compute capability 9.0.
+namespace warpgroup {
+bool takes(ExpertRole role, const ExpertCall& call);  // on the device at hand
+void multiply_experts(ExpertRole role, const ExpertCall& call);
+}  // namespace warpgroup
+
 }  // namespace zrt::models::cuda

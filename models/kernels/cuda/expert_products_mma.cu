@@ -1,22 +1,21 @@
 #include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
+#include "models/kernels/cuda/expert_sums.cuh"
 #include "models/kernels/cuda/expert_tiles.cuh"
-#include "models/kernels/cuda/gradient.cuh"
 
 namespace zrt::models::cuda {
 namespace {
 
 // A block computes 128 × 128 elements, each of its four warps 64 × 64, in steps of 64 along K. Tiles of two further
 // steps are on their way while one is worked on.
-constexpr int tile_size = 128, depth = 64, threads = 128, stages = 3;
+constexpr int depth = 64, threads = 128, stages = 3;
 constexpr int M = 4, N = 8, warp_size = 64;  // a warp's pieces of 16 rows and of 8 columns
 using Wide = SharedTile<depth>;              // rows of 64 along K
 using Tall = SharedTile<tile_size>;          // rows of 128, of which there are 64
 constexpr uint32_t tile_bytes = tile_size * depth * 2, stage_bytes = 2 * tile_bytes;
-constexpr int sum_stride = tile_size + 8;  // of sums in shared memory: rows that a warp writes lie in different banks
 constexpr int shared_bytes = stages * stage_bytes;
-static_assert(tile_size * sum_stride * 4 <= shared_bytes);
+static_assert(sum_bytes <= shared_bytes);
 
 using Sums = float[M][N][4];
 
@@ -48,35 +47,6 @@ __device__ void add_products(Sums& sums, uint32_t a, int row, uint32_t b, int co
         mma<E>(sums[m][n + 1], left[m], right[2], right[3]);
       }
     }
-  }
-}
-
-// Through shared memory, so that threads write eight neighbours each.
-__device__ void write_sums(const Sums& sums, int row, int column, const TileTarget& target, int first_column, int width,
-                           float* shared) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int at = (row + 16 * m + 8 * half + lane / 4) * sum_stride + column + 8 * n + 2 * (lane % 4);
-        *reinterpret_cast<float2*>(shared + at) = {sums[m][n][2 * half], sums[m][n][2 * half + 1]};
-      }
-    }
-  }
-  __syncthreads();
-  constexpr int groups = tile_size / group;
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < tile_size * groups; i += threads) {
-    const int r = i / groups, at = first_column + i % groups * group;
-    if (r >= target.rows) break;
-    if (at >= width) continue;
-    const auto* from = reinterpret_cast<const float4*>(shared + r * sum_stride + i % groups * group);
-    const float4 low = from[0], high = from[1];
-    float eight[group] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-    write_gradients(target.to, (target.first + r) * width + at, width - at, eight);
   }
 }
 
@@ -130,7 +100,12 @@ __global__ void __launch_bounds__(threads, 2) tensor_kernel(const __grid_constan
     if (works) add_products<E, in_slots, b_wide>(sums, from, row, from + tile_bytes, column);
   }
   __syncthreads();
-  write_sums(sums, row, column, target, tile.column, columns, shared);
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) put_sums(shared, row + 16 * m, column + 8 * n, sums[m][n]);
+  }
+  write_sums<threads>(shared, target, tile.column, columns);
 }
 
 template <class E, ExpertRole role>
@@ -150,6 +125,7 @@ void launch(ExpertRole role, const ExpertCall& call) {
 }  // namespace
 
 void multiply_on_tensor_cores(ExpertRole role, const ExpertCall& call) {
+  if (warpgroup::takes(role, call)) return warpgroup::multiply_experts(role, call);
   if (call.type == DType::f16) return launch<__half>(role, call);
   launch<__nv_bfloat16>(role, call);
 }

@@ -25,7 +25,7 @@ __device__ inline uint64_t rows_operand(uint32_t address, int step) {
   return ((address + static_cast<uint32_t>(32 * step)) & 0x3ffff) >> 4 | uint64_t{1} << 16 | eight_rows << 32 |
          swizzle_128;
 }
-// … or 16 rows at 16 · step of all columns, for a right operand whose rows are the tile's columns (`turned`).
+// … or 16 rows at 16 · step of all columns, for an operand along whose products the tile's rows lie (`turned`).
 __device__ inline uint64_t turned_operand(uint32_t tile, int step) {
   return rows_operand(tile + static_cast<uint32_t>(16 * 128 * step), 0);
 }
@@ -83,18 +83,18 @@ __device__ inline void wait_for_products(Results&... results) {
   "%24, " \
   "%25, %26, %27, %28, %29, %30, %31}, "
 
-// c = or += a · b: b as its rows' or, turned, its columns' products. a: rows of a tile …
-template <class E, bool turned>
+// c = or += a · b: b as its rows' or, turned, its columns' products. a: rows of a tile, or turned its columns …
+template <class E, bool turned, bool a_turned = false>
 __device__ inline void multiply(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   if constexpr (std::is_same_v<E, __half>) {
-    asm volatile(ZRT_PRODUCT("f16", "34") "%32, %33, p, 1, 1, 0, %35;\n}"
+    asm volatile(ZRT_PRODUCT("f16", "34") "%32, %33, p, 1, 1, %35, %36;\n}"
                  : ZRT_SUMS(c)
-                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(turned ? 1 : 0));
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(a_turned ? 1 : 0), "n"(turned ? 1 : 0));
   } else {
-    asm volatile(ZRT_PRODUCT("bf16", "34") "%32, %33, p, 1, 1, 0, %35;\n}"
+    asm volatile(ZRT_PRODUCT("bf16", "34") "%32, %33, p, 1, 1, %35, %36;\n}"
                  : ZRT_SUMS(c)
-                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(turned ? 1 : 0));
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(a_turned ? 1 : 0), "n"(turned ? 1 : 0));
   }
 #endif
 }

@@ -66,13 +66,15 @@ inline void queue_product(float (&c)[8][4], bool add, const LeftOf& left_of, con
   emulator::products().queue(&c[0][0], add, product(left_of()), [=] { return product(left_of()); });
 }
 
-template <class E, bool turned>
+template <class E, bool turned, bool a_turned = false>
 inline void multiply(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
   const unsigned row = emulator::now.thread.x % group_threads / 32 * 16 + emulator::now.lane / 4;
   const auto left_of = [a, row] {
     LeftRows left;
     for (unsigned half = 0; half < 2; ++half) {
-      for (unsigned k = 0; k < 16; ++k) left[half][k] = tile_element<E>(a, row + 8 * half, k);
+      for (unsigned k = 0; k < 16; ++k) {
+        left[half][k] = a_turned ? tile_element<E>(a, k, row + 8 * half) : tile_element<E>(a, row + 8 * half, k);
+      }
     }
     return left;
   };
