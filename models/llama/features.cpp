@@ -21,7 +21,7 @@ bool says_base(const OrderedJson& config) {
   return config.contains("rope_theta") || in("rope_parameters") || in("rope_scaling");
 }
 
-LlamaFeature positions(const std::vector<std::string_view>& rope_types, double file_base = 10000) {
+LlamaFeature rotary_positions(const std::vector<std::string_view>& rope_types, double file_base = 10000) {
   return {.file_keys = {{"rope_parameters"}, {"rope_scaling"}, {"rope_theta"}},
           .write = write_rope,
           .parse = [rope_types, file_base](const OrderedJson& config, const std::string& name, OrderedJson& model) {
@@ -77,11 +77,11 @@ LlamaFeature silu_gate() {
 }
 
 LlamaFeature plain_positions(double file_base) {
-  return positions({"default"}, file_base);
+  return rotary_positions({"default"}, file_base);
 }
 
 LlamaFeature stretched_positions() {
-  LlamaFeature feature = positions(all_rope_types);
+  LlamaFeature feature = rotary_positions(all_rope_types);
   feature.sections = {{"model", "", Parser::own, nullptr, rope_section_key()},
                       {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys()}};
   feature.read = [](Values& values, const ModelSizes& sizes, LlamaConfig& config) {

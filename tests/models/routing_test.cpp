@@ -181,7 +181,7 @@ TEST_CASE("slots are those of a plain loop, whatever the sizes") {
   }
 }
 
-TEST_CASE("the losses of the router are those of their formulas") {
+TEST_CASE("what a router did is told by the formulas of its losses, and added up") {
   for (const RoutingShape& shape : large_shapes) {
     const Routed all = routed(shape, some_logits(shape));
     const auto rows = static_cast<double>(shape.rows);
@@ -192,12 +192,21 @@ TEST_CASE("the losses of the router are those of their formulas") {
     balance *= static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen) / (rows * rows);
     for (const float log : all.logs) z += static_cast<double>(log) * static_cast<double>(log) / rows;
     const Visible<float> probability = zrt::test::visible(all.probability), logs = zrt::test::visible(all.logs);
-    const Visible<int32_t> wanted = zrt::test::visible(all.wanted);
-    Visible<double> losses(2);
-    router_losses(shape, probability.data(), logs.data(), wanted.data(), losses.data());
+    const Visible<int32_t> wanted = zrt::test::visible(all.wanted), counts = zrt::test::visible(all.counts);
+    Visible<RouterTally> tally(1);
+    for (int time = 0; time < 2; ++time) {
+      tally_routing(shape, probability.data(), logs.data(), wanted.data(), counts.data(), tally.data());
+    }
     zrt::test::settle();
-    CHECK(std::abs(losses[0] - balance) < 1e-12 * balance);
-    CHECK(std::abs(losses[1] - z) < 1e-12 * z);
+    const auto sum = [](const std::vector<int32_t>& each) { return std::accumulate(each.begin(), each.end(), 0); };
+    const int32_t picks = sum(all.wanted), most = *std::max_element(all.wanted.begin(), all.wanted.end());
+    CHECK(tally[0].layers == 2);
+    CHECK(tally[0].choices == static_cast<uint64_t>(2 * picks));
+    CHECK(tally[0].dropped == static_cast<uint64_t>(2 * (picks - sum(all.counts))));
+    CHECK(std::abs(tally[0].balance - 2 * balance) < 1e-12 * balance);
+    CHECK(std::abs(tally[0].z - 2 * z) < 1e-12 * z);
+    CHECK(tally[0].peak ==
+          Approx(static_cast<double>(most) * static_cast<double>(shape.experts) / picks).epsilon(1e-12));
   }
 }
 

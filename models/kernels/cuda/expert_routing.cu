@@ -171,25 +171,34 @@ __global__ void __launch_bounds__(32 * warps) backward_kernel(RoutingShape shape
   }
 }
 
-constexpr int loss_threads = 1024;
+constexpr int tally_threads = 1024;
 
-__global__ void __launch_bounds__(loss_threads)
-    losses_kernel(RoutingShape shape, const float* probability, const float* logs, const int32_t* wanted,
-                  double* losses) {
+__global__ void __launch_bounds__(tally_threads)
+    tally_kernel(RoutingShape shape, const float* probability, const float* logs, const int32_t* wanted,
+                 const int32_t* counts, RouterTally* tally) {
   __shared__ double sums[2][32];
   const auto rows = static_cast<double>(shape.rows);
   double balance = 0, z = 0;
-  for (int64_t i = threadIdx.x; i < shape.rows * shape.experts; i += loss_threads) {
+  for (int64_t i = threadIdx.x; i < shape.rows * shape.experts; i += tally_threads) {
     balance += static_cast<double>(probability[i]) * wanted[i % shape.experts];
   }
-  for (int64_t i = threadIdx.x; i < shape.rows * shape.groups; i += loss_threads) {
+  for (int64_t i = threadIdx.x; i < shape.rows * shape.groups; i += tally_threads) {
     z += static_cast<double>(logs[i]) * static_cast<double>(logs[i]);
   }
   balance = block_sum(balance, sums[0]), z = block_sum(z, sums[1]);
   if (threadIdx.x != 0) return;
   const auto n = static_cast<double>(shape.experts / shape.groups);
-  losses[0] = balance / rows / rows * n / static_cast<double>(shape.chosen);
-  losses[1] = z / rows;
+  RouterTally own;
+  own.layers = 1, own.choices = static_cast<uint64_t>(shape.rows * shape.groups * shape.chosen);
+  own.balance = balance / rows / rows * n / static_cast<double>(shape.chosen);
+  own.z = z / rows;
+  int32_t most = 0;
+  for (int64_t e = 0; e < shape.experts; ++e) {
+    own.dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
+    most = max(most, wanted[e]);
+  }
+  own.peak = most * static_cast<double>(shape.experts) / static_cast<double>(own.choices);
+  tally->add(own);
 }
 
 unsigned row_blocks(const RoutingShape& shape) {
@@ -217,9 +226,9 @@ void route_backward(DType type, const RoutingShape& shape, const RouterGradient&
   });
 }
 
-void router_losses(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
-                   double* losses) {
-  core::cuda::launch(losses_kernel, 1, loss_threads, 0, shape, probability, logs, wanted, losses);
+void tally_routing(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
+                   const int32_t* counts, RouterTally* tally) {
+  core::cuda::launch(tally_kernel, 1, tally_threads, 0, shape, probability, logs, wanted, counts, tally);
 }
 
 }  // namespace zrt::models::cuda
