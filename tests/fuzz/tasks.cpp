@@ -1,4 +1,4 @@
-// A file of multiple-choice tasks, from anywhere. The first byte of an input says whether it is compressed.
+// A file of multiple-choice tasks, from anywhere.
 #include "core/error.h"
 #include "runtime/train/tasks/choice_tokens.h"
 #include "runtime/train/tasks/task_file.h"
@@ -8,9 +8,8 @@ namespace zrt::fuzz {
 namespace {
 
 bool accepts(std::string_view input) {
-  if (input.empty()) return false;
-  const std::filesystem::path path = folder() / (input[0] == 'z' ? "tasks.jsonl.gz" : "tasks.jsonl");
-  write(path, input.substr(1));
+  const std::filesystem::path path = folder() / "tasks.jsonl";
+  write(path, input);
   bool accepted = false;
   try {
     const runtime::data::TextCoder bytes(std::make_shared<runtime::data::ByteTokenizer>());
@@ -34,9 +33,9 @@ bool accepts(std::string_view input) {
 
 std::map<std::string, std::string> seeds() {
   return {
-      {"plain", "p{\"context\": \"The sky is\", \"choices\": [\" blue\", \" green\"], \"gold\": 0}\n"},
+      {"plain", "{\"context\": \"The sky is\", \"choices\": [\" blue\", \" green\"], \"gold\": 0}\n"},
       {"all",
-       "p\n{\"context\":\"\",\"choices\":[\"a\"],\"gold\":0,\"task\":\"t\",\"id\":7}\r\n"
+       "\n{\"context\":\"\",\"choices\":[\"a\"],\"gold\":0,\"task\":\"t\",\"id\":7}\r\n"
        "{\"context\": \"\\u00e9\\ud83d\\ude42 \", \"choices\": [\"b\", \"c\\n\"], \"gold\": 1, \"id\": \"x\", "
        "\"more\": {}}"},
   };
