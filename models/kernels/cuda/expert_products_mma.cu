@@ -19,35 +19,44 @@ static_assert(sum_bytes <= shared_bytes);
 
 using Sums = float[M][N][4];
 
-// sums += a · b, of which the warp's part begins at (row, column).
+// sums += a · b of 16 along K, of which the warp's part begins at (row, column).
 template <class E, bool a_wide, bool b_wide>
-__device__ void add_products(Sums& sums, uint32_t a, int row, uint32_t b, int column) {
+__device__ void add_step(Sums& sums, uint32_t a, int row, uint32_t b, int column, int step) {
+  uint32_t left[M][4];
 #pragma unroll
-  for (int step = 0; step < depth / 16; ++step) {
-    uint32_t left[M][4];
-#pragma unroll
-    for (int m = 0; m < M; ++m) {
-      if constexpr (a_wide) {
-        Wide::left(left[m], a + static_cast<uint32_t>((row + 16 * m) * Wide::row_bytes), step);
-      } else {
-        Tall::left_transposed(left[m], a, 16 * step, row / 16 + m);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < N; n += 2) {
-      uint32_t right[4];
-      if constexpr (b_wide) {
-        Wide::right(right, b, column + 8 * n, step);
-      } else {
-        Tall::right_transposed(right, b, 16 * step, column / 16 + n / 2);
-      }
-#pragma unroll
-      for (int m = 0; m < M; ++m) {
-        mma<E>(sums[m][n], left[m], right[0], right[1]);
-        mma<E>(sums[m][n + 1], left[m], right[2], right[3]);
-      }
+  for (int m = 0; m < M; ++m) {
+    if constexpr (a_wide) {
+      Wide::left(left[m], a + static_cast<uint32_t>((row + 16 * m) * Wide::row_bytes), step);
+    } else {
+      Tall::left_transposed(left[m], a, 16 * step, row / 16 + m);
     }
   }
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    uint32_t right[4];
+    if constexpr (b_wide) {
+      Wide::right(right, b, column + 8 * n, step);
+    } else {
+      Tall::right_transposed(right, b, 16 * step, column / 16 + n / 2);
+    }
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      mma<E>(sums[m][n], left[m], right[0], right[1]);
+      mma<E>(sums[m][n + 1], left[m], right[2], right[3]);
+    }
+  }
+}
+
+// As many of them as there are `left` elements along K.
+template <class E, bool a_wide, bool b_wide>
+__device__ void add_products(Sums& sums, uint32_t a, int row, uint32_t b, int column, int left) {
+  if (left < depth) {
+#pragma unroll 1
+    for (int step = 0; 16 * step < left; ++step) add_step<E, a_wide, b_wide>(sums, a, row, b, column, step);
+    return;
+  }
+#pragma unroll
+  for (int step = 0; step < depth / 16; ++step) add_step<E, a_wide, b_wide>(sums, a, row, b, column, step);
 }
 
 template <class E, ExpertRole role>
@@ -97,7 +106,7 @@ __global__ void __launch_bounds__(threads, 2) tensor_kernel(const __grid_constan
     __syncthreads();  // the step's tiles have come, and nobody reads those before any more
     load(step + stages - 1);
     const uint32_t from = tiles + static_cast<uint32_t>(step % stages) * stage_bytes;
-    if (works) add_products<E, in_slots, b_wide>(sums, from, row, from + tile_bytes, column);
+    if (works) add_products<E, in_slots, b_wide>(sums, from, row, from + tile_bytes, column, all - step * depth);
   }
   __syncthreads();
 #pragma unroll
