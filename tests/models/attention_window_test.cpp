@@ -36,6 +36,32 @@ TEST_CASE("a window keeps the blocks that hold a position that it sees, and all 
   CHECK(AttentionPattern::of_window(300, 300) == AttentionPattern{});
 }
 
+TEST_CASE("one new token attends to its window alone, however many tokens are before it") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t T = 600, window = GENERATE(1, 40, 256, 300);
+  const AttentionShape s{1, T, 2, 1, 8, type, 0, 0, 0, AttentionPattern::of_window(window, T)};
+  const KernelBuffer qkv = KernelBuffer::random(type, T * s.row());
+  const Doubles expected = reference(s, qkv, KernelBuffer::random(type, T * s.C()), {}, 0).out;
+  KernelBuffer cache(type, 2 * T * s.width);  // keys, then values
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t i = 0; i < 2 * s.width; ++i) {
+      const int64_t of_values = i / s.width;
+      cache.set((of_values * T + t) * s.width + i % s.width, static_cast<float>(qkv.at(t * s.row() + s.C() + i)));
+    }
+  }
+  for (const int64_t t : {int64_t{0}, int64_t{255}, int64_t{256}, int64_t{295}, int64_t{296}, int64_t{511}, T - 1}) {
+    CAPTURE(window, t, core::dtype_name(type));
+    KernelBuffer row(type, s.row()), out(type, s.C());
+    KernelBuffer workspace = KernelBuffer::random(DType::f32, static_cast<int64_t>(attention_decode_workspace(s) / 4));
+    for (int64_t i = 0; i < s.row(); ++i) row.set(i, static_cast<float>(qkv.at(t * s.row() + i)));
+    attention_decode(s, row.data(), out.data(), t, static_cast<std::byte*>(cache.data()),
+                     static_cast<std::byte*>(workspace.data()));
+    const Doubles last(expected.begin() + t * s.C(), expected.begin() + (t + 1) * s.C());
+    // Of one row, whose norm may be small: twice what a whole tensor is allowed.
+    CHECK(error_of(out, last) < 2 * tolerance(type));
+  }
+}
+
 TEST_CASE("capped scores and scores of another scale match naive fp64 attention") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);

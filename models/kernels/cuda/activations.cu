@@ -25,6 +25,30 @@ __device__ float gelu_exp(float x) {
   return exponential<T>(-1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
 
+// What a gate makes of x, and its slope there.
+struct Bent {
+  float value, slope;
+};
+
+template <class T>
+struct SiluGate {
+  static __device__ float value(float x) { return x * sigmoid_of<T>(exponential<T>(-x)); }
+  static __device__ Bent bent(float x) {
+    const float e = exponential<T>(-x), s = sigmoid_of<T>(e);
+    return {x * s, s + x * s * (e * s)};
+  }
+};
+
+template <class T>
+struct GeluGate {
+  static __device__ float value(float x) { return x * sigmoid_of<T>(gelu_exp<T>(x)); }
+  static __device__ Bent bent(float x) {
+    const float e = gelu_exp<T>(x), s = sigmoid_of<T>(e);
+    const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);  // d(2u)/dx
+    return {x * s, s + x * s * (e * s) * slope};
+  }
+};
+
 template <class T>
 struct Gelu {
   const T* x;
@@ -37,7 +61,7 @@ struct Gelu {
     float v[group];
     unpack<T>(in.x, v);
 #pragma unroll
-    for (int i = 0; i < group; ++i) v[i] = v[i] * sigmoid_of<T>(gelu_exp<T>(v[i]));
+    for (int i = 0; i < group; ++i) v[i] = GeluGate<T>::value(v[i]);
     save(y + at, left, v);
   }
 };
@@ -55,10 +79,9 @@ struct GeluBackward {
     unpack<T>(in.x, v), unpack<T>(in.d, dv);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      const float x = v[i], e = gelu_exp<T>(x), s = sigmoid_of<T>(e);
-      const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);  // d(2u)/dx
-      v[i] = x * s;
-      dv[i] = dv[i] * (s + x * s * (e * s) * slope);
+      const Bent gelu = GeluGate<T>::bent(v[i]);
+      v[i] = gelu.value;
+      dv[i] = dv[i] * gelu.slope;
     }
     save(y + at, left, v), save(d + at, left, dv);
   }
@@ -107,8 +130,9 @@ struct GeluErfBackward {
   }
 };
 
-template <class T>
-struct Swiglu {
+// SwiGLU or GeGLU.
+template <class T, class Gate>
+struct Gated {
   const T *gate, *up;
   T* y;
   struct Inputs {
@@ -121,32 +145,13 @@ struct Swiglu {
     float g[group], u[group];
     unpack<T>(in.gate, g), unpack<T>(in.up, u);
 #pragma unroll
-    for (int i = 0; i < group; ++i) g[i] = g[i] * sigmoid_of<T>(exponential<T>(-g[i])) * u[i];
+    for (int i = 0; i < group; ++i) g[i] = Gate::value(g[i]) * u[i];
     save(y + at, left, g);
   }
 };
 
-template <class T>
-struct Geglu {
-  const T *gate, *up;
-  T* y;
-  struct Inputs {
-    Raw<T> gate, up;
-  };
-  __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw(gate + at, left), load_raw(up + at, left)};
-  }
-  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
-    float g[group], u[group];
-    unpack<T>(in.gate, g), unpack<T>(in.up, u);
-#pragma unroll
-    for (int i = 0; i < group; ++i) g[i] = g[i] * sigmoid_of<T>(gelu_exp<T>(g[i])) * u[i];
-    save(y + at, left, g);
-  }
-};
-
-template <class T>
-struct GegluBackward {
+template <class T, class Gate>
+struct GatedBackward {
   const T *gate, *up;
   T *d, *d_up;
   struct Inputs {
@@ -160,37 +165,31 @@ struct GegluBackward {
     unpack<T>(in.gate, g), unpack<T>(in.up, u), unpack<T>(in.d, dy);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      const float x = g[i], e = gelu_exp<T>(x), s = sigmoid_of<T>(e);
-      const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);
-      g[i] = dy[i] * u[i] * (s + x * s * (e * s) * slope);
-      u[i] = dy[i] * (x * s);
+      const Bent bent = Gate::bent(g[i]);
+      g[i] = dy[i] * u[i] * bent.slope;
+      u[i] = dy[i] * bent.value;
     }
     save(d_up + at, left, u), save(d + at, left, g);
   }
 };
 
-template <class T>
-struct SwigluBackward {
-  const T *gate, *up;
-  T *d, *d_up;
-  struct Inputs {
-    Raw<T> gate, up, d;
-  };
-  __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw(gate + at, left), load_raw(up + at, left), load_raw(d + at, left)};
-  }
-  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
-    float g[group], u[group], dy[group];
-    unpack<T>(in.gate, g), unpack<T>(in.up, u), unpack<T>(in.d, dy);
-#pragma unroll
-    for (int i = 0; i < group; ++i) {
-      const float x = g[i], e = exponential<T>(-x), s = sigmoid_of<T>(e);
-      g[i] = dy[i] * u[i] * (s + x * s * (e * s));
-      u[i] = dy[i] * (x * s);
-    }
-    save(d_up + at, left, u), save(d + at, left, g);
-  }
-};
+template <template <class> class Gate>
+void gated(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(Gated<T, Gate<T>>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)}, n);
+  });
+}
+
+template <template <class> class Gate>
+void gated_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(GatedBackward<T, Gate<T>>{static_cast<const T*>(gate), static_cast<const T*>(up),
+                                              static_cast<T*>(d), static_cast<T*>(d_up)},
+                    n);
+  });
+}
 
 }  // namespace
 
@@ -223,35 +222,19 @@ void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n) {
 }
 
 void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    run_elementwise(Swiglu<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)}, n);
-  });
+  gated<SiluGate>(type, gate, up, y, n);
 }
 
 void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    run_elementwise(SwigluBackward<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(d),
-                                      static_cast<T*>(d_up)},
-                    n);
-  });
+  gated_backward<SiluGate>(type, gate, up, d, d_up, n);
 }
 
 void geglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    run_elementwise(Geglu<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)}, n);
-  });
+  gated<GeluGate>(type, gate, up, y, n);
 }
 
 void geglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    run_elementwise(GegluBackward<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(d),
-                                     static_cast<T*>(d_up)},
-                    n);
-  });
+  gated_backward<GeluGate>(type, gate, up, d, d_up, n);
 }
 
 }  // namespace zrt::models::cuda

@@ -32,7 +32,9 @@ __global__ void __launch_bounds__(threads) decode_kernel(const AttentionArgs a, 
 
   const HeadPattern kept = a.pattern_of(head);
   SoftmaxRow state;
-  for (int begin = 32 * warp; begin < position; begin += threads) {
+  // A window begins in one of the rounds in which the warps take keys; those before have nothing that the query sees.
+  const int rounds_before = a.first_key(position) / threads;
+  for (int begin = rounds_before * threads + 32 * warp; begin < position; begin += threads) {
     const int key = begin + lane_index();
     const bool valid = key < position && sees(a, kept, position, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
