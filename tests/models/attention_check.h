@@ -157,8 +157,10 @@ inline void check(const AttentionShape& s) {
   const Reference expected = reference(s, qkv, d_out, dropout, 5);
   const Result got = run(s, qkv, d_out, dropout, 5);
   const auto limit = [&](const Doubles& bounds, const Doubles& values) {
-    const bool few = s.B * s.T * s.row() <= 64 && s.type != DType::f32;
-    return few ? norm(bounds) / (norm(values) > 0 ? norm(values) : 1) + 1e-6 : limit_of_many(s.type);
+    // A query that sees itself alone has scores without a gradient: rounding is all that there is of its own.
+    const bool few = s.B * s.T * s.row() <= 64, alone = s.pattern.window == 1;
+    return (few || alone) && s.type != DType::f32 ? norm(bounds) / (norm(values) > 0 ? norm(values) : 1) + 1e-6
+                                                  : limit_of_many(s.type);
   };
   CHECK(error_of(got.out, expected.out) < limit(expected.out_error, expected.out));
   double worst = 0;

@@ -72,22 +72,24 @@ Tensors rounded(Tensors weights, DType type) {
 // fp32: each tensor within 1e-6, the gradient as a whole within half of it.
 constexpr double fp32_rounding = 1e-6;
 // Weights six times as large as GPT-2's initial ones amplify rounding from layer to layer; PyTorch's own fp32 gradients
-// are 9.9e-7 off on these cases, transformers' Llama 1.15e-6 as a whole.
+// are 9.9e-7 off on these cases. Where transformers' are worse, a tensor may be 1.6 times as far off as its worst one
+// (tests/data/measure_rounding.py, eight seeds of weights and tokens on these shapes): sums in another order are
+// another sample of errors of that size. As a whole transformers' Llama is 1.20e-6 off, Gemma 2 at large
+// weights 2.62e-6, Gemma 3 at initial ones 1.10e-6.
+constexpr double of_transformers = 1.6;
 template <class Config>
-constexpr double fp32_rounding_large = std::is_same_v<Config, GemmaConfig>   ? 5e-6
-                                       : std::is_same_v<Config, LlamaConfig> ? 2.4e-6
+constexpr double fp32_rounding_large = std::is_same_v<Config, GemmaConfig>   ? of_transformers * 3.57e-6
+                                       : std::is_same_v<Config, LlamaConfig> ? of_transformers * 1.56e-6
                                                                              : 2e-6;
-// Near zero. transformers' own fp32 gradients of Gemma 3 are up to 2.6e-6 off per tensor there and 1.3e-6 as a whole,
-// over eight seeds; those of Gemma 2 at large weights 3.0e-6 and 2.4e-6.
 template <class Config>
-constexpr double fp32_rounding_small = std::is_same_v<Config, GemmaConfig> ? 3.2e-6 : fp32_rounding;
+constexpr double fp32_rounding_small = std::is_same_v<Config, GemmaConfig> ? of_transformers * 1.97e-6 : fp32_rounding;
 
 // Of a bias of keys, that of the values, which has a gradient where a sample is one token, too.
 std::string beside(std::string name) {
   return name.replace(name.find("self.key"), 8, "self.value");
 }
 
-// `of_attention`: what queries and keys are allowed beside others.
+// `of_attention`: the most that queries and keys are allowed beside others.
 void check_gradients(const Tensors& grads, const Tensors& expected, double tolerance, double of_attention = 20) {
   CHECK(grads.size() == expected.size());
   std::vector<double> all, all_expected;
@@ -101,7 +103,7 @@ void check_gradients(const Tensors& grads, const Tensors& expected, double toler
     // the CPU, zero is what is left of two equal numbers.
     const bool none = std::all_of(grad.begin(), grad.end(), [](double x) { return x == 0; });
     const double error = none ? largest(grads.at(name)) : distance(grads.at(name), grad);
-    CHECK(error < tolerance * (rounding_of(name) > 1 ? of_attention : 1));
+    CHECK(error < tolerance * std::min(rounding_of(name), of_attention));
     all.insert(all.end(), grads.at(name).begin(), grads.at(name).end());
     all_expected.insert(all_expected.end(), grad.begin(), grad.end());
   }
