@@ -1,5 +1,7 @@
 // A finished run, read by every command that reads one: whatever its configuration left open, up to the last position
 // of its model, and gone on with by a configuration that says the same in other words.
+#include "tests/tools/finished_run.h"
+
 #include <map>
 #include <mutex>
 #include <set>
@@ -10,9 +12,6 @@
 #include "program.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
-#include "runtime/data/dataset_tokenizer.h"
-#include "runtime/train/generate.h"
-#include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 
 namespace zrt::finished_run_test {
@@ -20,19 +19,9 @@ namespace zrt::finished_run_test {
 using namespace zrt::testing;
 using namespace zrt::runtime;
 using nlohmann::json;
+using namespace zrt::finished_run;
 
 namespace {
-
-Result require(const std::string& arguments) {
-  const Result result = run_zrt(arguments);
-  INFO("zrt " << arguments << "\n" << result.text);
-  REQUIRE(result.code == 0);
-  return result;
-}
-
-json bits(const Folder& folder, const std::string& run) {
-  return read_json(folder / (run + "/summary.json"))["state_xxh3"];
-}
 
 json& member(json& config, std::string path) {
   json* section = &config;
@@ -76,12 +65,6 @@ json with_autos(const json& base, const std::vector<std::string>& keys, std::set
   all["model"]["preset"] = base["model"]["preset"];
   all["run"]["steps"] = base["run"]["steps"];
   return all;
-}
-
-json base_config(const Folder& folder) {
-  json config = json::parse(folder.config());
-  config["run"]["steps"] = 2;
-  return config;
 }
 
 }  // namespace
@@ -143,115 +126,6 @@ TEST_CASE("every command reads a finished run whose gradients were reduced every
   }
   require("generate " + run + " --prompt li --tokens 2");
   require("checkpoint export " + run + " --out " + run + ".exported");
-}
-
-TEST_CASE("text fills the sequence of its model to the last position, and each token follows from those before it") {
-  const Folder folder("sequence");
-  build_data(folder);
-  folder.write("run.json", base_config(folder).dump());
-  require("train " + (folder / "run.json"));
-  const RunPaths run = find_run(folder / "run");
-  const Config config = load_resolved(run.config);
-  const int64_t sequence = config.model.sequence;
-  Generator generator(config, run.checkpoint);
-  const auto text = [&](std::vector<int32_t> prompt, int64_t tokens, int64_t top_k = 40, double temperature = 0,
-                        uint64_t seed = 1) {
-    int64_t emitted = 0;
-    GenerateOptions options{.prompt = std::move(prompt), .tokens = tokens, .sampling = {temperature, top_k, 1, seed}};
-    options.emit = [&](int32_t) { return ++emitted > 0; };
-    const GeneratedTokens made = generator.generate(options);
-    CHECK(emitted == static_cast<int64_t>(made.tokens.size()));
-    return made.tokens;
-  };
-  const auto prompt_of = [](int64_t length) {
-    std::vector<int32_t> prompt;
-    for (int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>('a' + i * 7 % 26));
-    return prompt;
-  };
-  for (const int64_t length : {int64_t{1}, int64_t{5}, sequence - 1, sequence}) {
-    INFO("a prompt of " << length << " of " << sequence);
-    const std::vector<int32_t> prompt = prompt_of(length), whole = text(prompt, sequence - length + 1);
-    CHECK(static_cast<int64_t>(whole.size()) == sequence - length + 1);
-    CHECK(text(prompt, sequence - length + 2) == whole);
-    CHECK(text(prompt, sequence - length) == std::vector<int32_t>(whole.begin(), whole.end() - 1));
-    // Each as the first one behind a prompt that holds those before it.
-    std::vector<int32_t> longer = prompt;
-    for (const int32_t token : whole) {
-      CHECK(text(longer, 1) == std::vector<int32_t>{token});
-      longer.push_back(token);
-    }
-  }
-  // A stop token ends the text and is no part of it.
-  {
-    const std::vector<int32_t> whole = text(prompt_of(5), 12);
-    const int32_t stop = whole[3];
-    const auto first = std::find(whole.begin(), whole.end(), stop);
-    std::vector<int32_t> emitted;
-    GenerateOptions options{.prompt = prompt_of(5), .tokens = 12, .sampling = {.temperature = 0}};
-    options.stop_tokens = {0, stop};
-    options.emit = [&](int32_t token) {
-      emitted.push_back(token);
-      return true;
-    };
-    const GeneratedTokens made = generator.generate(options);
-    CHECK(made.tokens == std::vector<int32_t>(whole.begin(), first));
-    CHECK(made.end == TextEnd::stop_token);
-    CHECK(emitted == std::vector<int32_t>(whole.begin(), first));
-  }
-  CHECK_THROWS_AS(text(prompt_of(sequence + 1), 1), core::ConfigError);
-  CHECK_THROWS_AS(text({}, 1), core::ConfigError);
-
-  // One candidate is the likeliest token, whatever is drawn; as many as there are is no limit.
-  const std::vector<int32_t> prompt = prompt_of(3), greedy = text(prompt, 12);
-  std::set<std::vector<int32_t>> drawn;
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
-    CHECK(text(prompt, 12, 1, 1.5, seed) == greedy);
-    CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab, 1.5, seed));
-    CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab + 1, 1.5, seed));
-    drawn.insert(text(prompt, 12, 0, 1.5, seed));
-    // Of two candidates both are taken, and no third one.
-    std::vector<int32_t> before = prompt;
-    for (const int32_t token : text(prompt, 12, 2, 1.5, seed)) {
-      const std::vector<int32_t> likely = text(before, 1);
-      std::set<int32_t> two{likely[0]};
-      for (uint64_t other = 1; other <= 12; ++other) two.insert(text(before, 1, 2, 50, other)[0]);
-      CHECK(two.size() == 2);
-      CHECK(two.count(token) == 1);
-      before.push_back(token);
-      if (before.size() > prompt.size() + 2) break;
-    }
-  }
-  CHECK(drawn.size() > 1);
-}
-
-TEST_CASE("an empty prompt begins a document: text follows the id that ends one, of any tokenizer") {
-  for (const std::string tokenizer : {"bytes", "train --vocab 512"}) {
-    INFO(tokenizer);
-    const Folder folder("no_prompt");
-    require("data build --validation 0.2 --tokenizer " + tokenizer + " --out " + (folder / "corpus") + " " +
-            (folder / "text.txt"));
-    const auto known = data::common_tokenizer({folder / "corpus/train"}, 1 << 20);
-    const int32_t end = data::open_tokenizer(*known)->eod();
-    folder.write("run.json", base_config(folder).dump());
-    require("train " + (folder / "run.json") + " --set model.vocab=" + std::to_string(known->vocabulary));
-    const RunPaths run = find_run(folder / "run");
-    const Config config = load_resolved(run.config);
-    Generator generator(config, run.checkpoint);
-    int as_another = 0;
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
-      const auto behind = [&](int32_t token) {
-        GenerateOptions options{.prompt = {token}, .tokens = 12, .sampling = {1.5, 0, 1, seed}};
-        options.stop_tokens = {end};
-        return json(generator.generate(options).tokens);
-      };
-      const std::string how = " --prompt '' --tokens 12 --temperature 1.5 --top-k 0 --json --seed ";
-      const json text = json::parse(require("generate " + (folder / "run") + how + std::to_string(seed)).text);
-      CHECK(text["prompt"] == "");
-      CHECK(text["tokens"] == behind(end));
-      as_another += text["tokens"] == behind(0);
-    }
-    CHECK(as_another < 4);  // else the text would not show what it follows
-  }
 }
 
 TEST_CASE("a run is gone on with by a configuration that says the same in other words, and by no other") {
@@ -335,56 +209,6 @@ TEST_CASE("a run that would start behind the newest checkpoint of its own folder
   }
 }
 
-TEST_CASE("a run that is asked to stop saves what it goes on from, even if it would save nothing at its end") {
-  const Folder folder("asked");
-  build_data(folder);
-  json config = base_config(folder);
-  config["run"]["steps"] = 6;
-  const auto transport = comm::make_thread_transport(2);
-  const auto run = [&](const std::string& name, const TrainHooks& hooks) {
-    config["run"]["out"] = folder / name;
-    return train(parse_config(config.dump(), "asked.json", {}, 2), hooks, *transport).summary;
-  };
-  run("whole", {});
-  config["run"]["resume"] = "auto";
-  for (const bool save_weights : {true, false}) {
-    CAPTURE(save_weights);
-    config["run"]["save_weights"] = save_weights;
-    const std::string name = save_weights ? "saves" : "saves_not";
-    int asked = 0;
-    TrainHooks stop;
-    stop.requests = [&] { return ++asked == 3 ? uint32_t{stop_requested} : 0; };
-    CHECK(run(name, stop).exit_reason == "stopped by a signal");
-    CHECK(fs::exists(folder / (name + "/checkpoints/step_3")));
-    CHECK(run(name, {}).exit_reason == "finished");
-    CHECK(fs::exists(folder / (name + "/checkpoints/step_6")) == save_weights);
-    CHECK(bits(folder, name) == bits(folder, "whole"));
-  }
-}
-
-TEST_CASE("a run that is asked to stop and cannot save fails, whether it is at its last step or before") {
-  const Folder folder("cannot");
-  build_data(folder);
-  json config = base_config(folder);
-  config["run"]["steps"] = 4;
-  const auto transport = comm::make_thread_transport(2);
-  for (const int at : {2, 4}) {
-    CAPTURE(at);
-    const std::string out = folder / ("run" + std::to_string(at));
-    config["run"]["out"] = out;
-    int asked = 0;
-    TrainHooks stop;
-    stop.requests = [&] {
-      if (++asked != at) return uint32_t{0};
-      fs::remove_all(out + "/checkpoints");
-      std::ofstream(out + "/checkpoints") << "a file in the place of the folder";
-      return uint32_t{stop_requested};
-    };
-    CHECK_THROWS_WITH(train(parse_config(config.dump(), "cannot.json", {}, 2), stop, *transport),
-                      Catch::Contains("the last checkpoint could not be saved"));
-  }
-}
-
 TEST_CASE("a run that has come to its last step says that nothing is left to train, and leaves its files alone") {
   const Folder folder("no_more");
   build_data(folder);
@@ -464,31 +288,6 @@ TEST_CASE("every hook of a run but warnings is called on the thread that called 
   for (const char* hook : {"planned", "step", "evaluated", "resumed", "saved", "requests"}) {
     INFO(hook);
     CHECK(threads[hook] == std::set<std::thread::id>{std::this_thread::get_id()});
-  }
-}
-
-TEST_CASE("a run that is asked to stop in an evaluation ends it, saves and takes no further step") {
-  const Folder folder("stopped_evaluation");
-  build_data(folder);
-  json base = json::parse(folder.config());
-  base["run"].merge_patch({{"steps", 4}, {"eval_interval", 2}, {"eval_batches", 1000}});
-  for (const int after : {0, 1, 3}) {  // batches
-    base["run"]["out"] = folder / ("run" + std::to_string(after));
-    const auto transport = comm::make_thread_transport(2);
-    int asked = 0, evaluated = 0;
-    std::string warned;
-    TrainHooks hooks;
-    hooks.stopping = [&] { return asked++ >= after; };
-    hooks.evaluated = [&](int64_t, const Evaluation&) { ++evaluated; };
-    hooks.warn = [&](const std::string& text) { warned += text; };
-    const TrainResult result = train(parse_config(base.dump(), "stop.json", {}, 2), hooks, *transport);
-    CHECK(result.summary.steps == 2);
-    CHECK(result.summary.exit_reason == "stopped by a signal");
-    CHECK(!result.summary.validation);
-    CHECK(asked == after + 1);
-    CHECK(evaluated == 0);
-    CHECK(warned.find("step 2: the evaluation was cut short") != std::string::npos);
-    CHECK(fs::exists(folder / ("run" + std::to_string(after) + "/checkpoints/step_2/manifest.json")));
   }
 }
 

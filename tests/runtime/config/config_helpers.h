@@ -49,6 +49,23 @@ inline bool has(const std::string& text, const std::string& part) {
   return found;
 }
 
+struct Bad {
+  const char* text;                // members before the model
+  std::vector<const char*> parts;  // what the message must hold
+};
+
+inline void check_all(const std::vector<Bad>& cases) {
+  for (const Bad& one : cases) {
+    INFO(one.text);
+    const std::string error = parse_error(one.text);
+    for (const char* part : one.parts) CHECK(has(error, part));
+  }
+}
+
+inline optimizer::AdamParams adam_of(const Config& config) {
+  return *optimizer::find_params<optimizer::AdamParams>(config.optimizer.algorithm);
+}
+
 inline bool warned(const Config& config, const std::string& part) {
   return std::any_of(config.warnings.begin(), config.warnings.end(),
                      [&](const std::string& text) { return text.find(part) != std::string::npos; });

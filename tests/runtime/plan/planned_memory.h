@@ -1,0 +1,44 @@
+// What tests ask of a plan: its suggestions, the memory of a rank's device, and a cluster that has so much of it.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/plan/planned.h"
+
+namespace zrt::planned_memory {
+
+using namespace zrt::runtime;
+using core::Category;
+using testing::Planned;
+using testing::planned;
+
+inline bool moves(const Suggestion& suggestion) {
+  return suggestion.changes.front().first == "memory.placement";
+}
+
+// Without the suggestion that what must stay on the device need not, which stands first.
+inline std::unique_ptr<Planned> planned_in_place(const std::vector<std::string>& sets, int ranks,
+                                                 const std::optional<Cluster>& cluster = {}) {
+  auto p = planned(sets, ranks, cluster);
+  std::erase_if(p->plan.suggestions, moves);
+  return p;
+}
+
+inline const TierPlan& device(const Planned& p) {
+  return p.plan.stages.at(0).compiled.plan.device();
+}
+
+inline uint64_t states(const Planned& p, Category category) {
+  return device(p).model_states[static_cast<size_t>(category)];
+}
+
+inline Cluster a_cluster(uint64_t device_bytes) {
+  Cluster cluster = find_cluster("dgx-a100");
+  cluster.tier_bytes[0] = device_bytes;
+  cluster.reserved_bytes = 0;
+  return cluster;
+}
+
+}  // namespace zrt::planned_memory

@@ -1,0 +1,159 @@
+// zrt bench: what measures the machine and predicts a step says it in text and JSON, and refuses what it cannot
+// measure.
+#include "program.h"
+
+namespace zrt::bench_commands_test {
+
+using namespace zrt::testing;
+
+TEST_CASE("A calibration writes a cluster, with which a step is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = folder / "mine/cluster.json";
+  const Result calibrated =
+      run_zrt("bench calibrate --quick --ranks 2 --out " + cluster + " --path " + (folder / "drive"));
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(calibrated.text.find("2 ranks per host") != std::string::npos);
+  const auto measured = read_json(cluster);
+  CHECK(measured["inside_host"]["bytes_per_second"]["value"] > 0);
+  CHECK(measured["disk"]["read_bytes_per_second"]["value"] > 0);
+  CHECK(measured["disk"]["read_bytes_per_second"]["source"].get<std::string>().find("drive") != std::string::npos);
+  CHECK(measured["overlap"]["host_lane"]["host"]["value"] <= 1);
+  CHECK(std::filesystem::is_empty(folder / "drive"));
+  folder.write("config.json",
+               R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true},
+                   "zero_optimization": {"stage": 3}, "model": {"preset": "gpt2-tiny"}})");
+  const Result predicted = run_zrt("bench predict " + (folder / "config.json") + " --cluster " + cluster +
+                                   " --ranks 2 --rounds 2 --set model.sequence=16 --json");
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  const auto json = nlohmann::json::parse(predicted.text);
+  CHECK(json["predicted_seconds"] > 0);
+  CHECK(json["measured_seconds"]["median"] > 0);
+  CHECK(json["error"].get<double>() ==
+        Approx(json["predicted_seconds"].get<double>() / json["measured_seconds"]["median"].get<double>() - 1));
+}
+
+TEST_CASE("Bench calibrate and predict say what is missing or not a cluster") {
+  const Folder folder("predict");
+  folder.write("config.json", R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})");
+  for (const auto& [arguments, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"bench calibrate", "--out is missing"},
+           {"bench calibrate --quick --threads 0 --out " + (folder / "x.json"), "--threads"},
+           {"bench predict --cluster dgx-a100", "config is missing"},
+           {"bench predict " + (folder / "config.json"), "--cluster is missing"},
+           {"bench predict " + (folder / "config.json") + " --cluster dgx-a1000", "did you mean 'dgx-a100'"},
+           {"bench predict " + (folder / "config.json") + " --cluster " + (folder / "config.json"), "has no key"}}) {
+    const Result result = run_zrt(arguments);
+    INFO(arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(expected) != std::string::npos);
+  }
+}
+
+TEST_CASE("Every bench prints JSON") {
+  for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
+                                "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
+                                "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1",
+                                "bench overlap --model gpt2-tiny --accumulation 2 --dtype fp32 --rounds 1",
+                                "bench offload --model gpt2-tiny --budgets 2 --rounds 1 --steps 1"}) {
+    const Result result = run_zrt(std::string(arguments) + " --json");
+    INFO(arguments << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    CHECK(nlohmann::json::accept(result.text));
+  }
+}
+
+TEST_CASE("The GEMM ceiling is that of the fastest library at each product and names all at hand") {
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const Result result =
+      run_zrt("bench train --model gpt2-tiny --ranks 2 --stages 0 --rounds 1 --micro-batch 1 --json --dtype " + dtype);
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  CHECK(json["fma_peak_flops_per_second"]["median"] > 0);
+  CHECK(json["stages"][0]["of_fp32_gemm_ceiling"] > 0);
+  for (const char* part : {"gemm_ceiling", "fp32_gemm_ceiling"}) {
+    const auto& ceiling = json[part];
+    CHECK(ceiling["libraries"][0]["name"] == "zrt");
+    CHECK(ceiling["libraries"][1]["name"].get<std::string>().find("oneDNN ") == 0);
+    int fastest = 0;
+    for (const auto& library : ceiling["libraries"]) {
+      fastest += library["fastest_of"].get<int>();
+      if (!library["flops_per_second"].is_null() && (dtype == "bf16" || part == std::string("gemm_ceiling"))) {
+        CHECK(library["flops_per_second"] <= ceiling["flops_per_second"].get<double>() * 1.000001);
+      }
+    }
+    CHECK(fastest == ceiling["products"]);
+  }
+}
+
+TEST_CASE("Steps of a run whose states lie on the host tell what they move, and memory as planned") {
+  const Folder folder("bench_placed");
+  const Result result = run_zrt(
+      "bench train --model gpt2-tiny --ranks 1 --stages 1 --rounds 1 --micro-batch 1 --json --set memory.nvme_path=" +
+      folder.path.string() + " --set memory.placement=nvme");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto stage = nlohmann::json::parse(result.text)["stages"][0];
+  for (const char* way : {"to_device", "to_host", "read", "written"}) CHECK(stage["moved_bytes"][way] > 0);
+  for (const char* way : {"to_device", "to_host"}) CHECK(stage["copy_bytes_per_second"][way] > 0);
+  CHECK(stage["exposed_io_seconds"] > 0);
+  for (const char* tier : {"device", "host", "nvme"}) {
+    CHECK(stage["tiers"][tier]["planned_bytes"] > 0);
+    CHECK(stage["tiers"][tier]["measured_bytes"] == stage["tiers"][tier]["planned_bytes"]);
+  }
+}
+
+TEST_CASE("The computation of a step is measured beside traffic at the step's pace, which ends with the measurement") {
+  const Folder folder("traffic");
+  const std::string pace = folder / "pace", zrt = std::string(ZRT_BINARY_DIR) + "/zrt ";
+  const Result result = run_command(
+      "timeout 300 " + zrt + "bench traffic --ranks 2 --pace " + pace + " & timeout 300 " + zrt +
+      "bench overlap --ranks 2 --model gpt2-tiny --layers 3 --rounds 2 --json " + "--traffic " + pace + " && wait $!");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  CHECK(json["layers"] == 3);
+  CHECK(json["beside_traffic"] == true);
+  for (const char* part :
+       {"communication", "computation", "computation_beside_traffic", "step_with_overlap", "step_without_overlap"}) {
+    CHECK(json[part]["seconds"]["median"] > 0);
+    CHECK(json[part]["cpu_seconds"]["low"] <= json[part]["cpu_seconds"]["high"]);
+  }
+  CHECK(json["step_bytes_per_rank"] > 0);
+  CHECK(json["traffic_asked_bytes_per_second"]["low"] > 0);
+}
+
+TEST_CASE("A measurement beside traffic that does not flow is refused") {
+  const Folder folder("no_traffic");
+  const Result result = run_zrt("bench overlap --ranks 2 --model gpt2-tiny --rounds 1 --traffic " + (folder / "pace"));
+  INFO(result.text);
+  CHECK(result.code == 1);
+  CHECK(result.text.find("no traffic flows; start `zrt bench traffic --pace ") != std::string::npos);
+}
+
+TEST_CASE("Bench io measures a folder's disk and leaves nothing there") {
+  const Folder folder("io");
+  const std::string path = folder / "disk";
+  fs::create_directories(path);
+  const std::string sizes = "bench io --bytes 3145728 --extent 2097152 --block 65536 --rounds 1 --json --path ";
+  const Result result = run_command(std::string(ZRT_BINARY_DIR) + "/zrt " + sizes + path + " 2>/dev/null");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  REQUIRE(json["rows"].size() == 2);
+  for (const auto& row : json["rows"]) CHECK(row["bytes_per_second"]["median"] > 0);
+  CHECK(fs::is_empty(path));
+  const Result missing = run_zrt(sizes + path + "/missing");
+  CHECK(missing.code == 1);
+  CHECK(missing.text.find("/missing/rank-0.zrt: cannot be created: No such file") != std::string::npos);
+  const Result without =
+      run_command("PATH=/nowhere " + std::string(ZRT_BINARY_DIR) + "/zrt " + sizes + path + " --fio");
+  INFO(without.text);
+  CHECK(without.code == 1);
+  CHECK(without.text.find("fio cannot be run") != std::string::npos);
+  CHECK(fs::is_empty(path));
+}
+
+}  // namespace zrt::bench_commands_test
