@@ -14,101 +14,13 @@
 #include "core/folder_lock.h"
 #include "runtime/train/launch/stop_signals.h"
 #include "tests/catch.h"
+#include "tests/runtime/train/supervised_run.h"
 
 namespace zrt::supervisor_test {
 
 using namespace zrt::runtime;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Run {
-  fs::path path;
-  LaunchOptions options;
-  Run(const std::string& name, const std::vector<std::string>& plan)
-      : path(fs::temp_directory_path() / ("zrt_supervisor_" + name + "_" + std::to_string(getpid()))) {
-    fs::remove_all(path);
-    fs::create_directories(path);
-    std::ofstream file(path / "plan");
-    for (const std::string& line : plan) file << line << "\n";
-    options.command = {std::string(ZRT_SOURCE_DIR) + "/tests/runtime/train/fake_run.sh", path.string()};
-    options.out = path;
-    options.first_delay = options.longest_delay = Seconds(0.01);
-    options.hang_timeout = options.start_timeout = Seconds(60);
-  }
-  ~Run() { fs::remove_all(path); }
-
-  std::vector<std::string> lines(const std::string& name) const {
-    std::ifstream file(path / name);
-    std::vector<std::string> found;
-    for (std::string line; std::getline(file, line);) found.push_back(line);
-    return found;
-  }
-  size_t starts() const { return lines("pids").size(); }
-  std::vector<std::string> events() const {
-    std::vector<std::string> found;
-    for (const std::string& line : lines("events.jsonl")) {
-      const auto json = nlohmann::json::parse(line, nullptr, false);
-      if (json.is_discarded()) break;  // it is being written
-      CHECK(json["time"] > 1e9);
-      found.push_back(json["event"]);
-    }
-    return found;
-  }
-  // Ten minutes are for ever, on a busy machine too.
-  static bool await_that(const std::function<bool()>& condition) {
-    for (int i = 0; i < 60000; ++i, usleep(10000)) {
-      if (condition()) return true;
-    }
-    return false;
-  }
-  void await(const std::string& name) const {
-    REQUIRE(await_that([&] { return fs::exists(path / name); }));
-  }
-  void await_events(const std::vector<std::string>& wanted) const {
-    REQUIRE(await_that([&] { return events() == wanted; }));
-  }
-  // Until SIGSTOP has taken effect: the script writes its step before.
-  void await_stopped() const {
-    const std::string file = "/proc/" + lines("pids").at(0) + "/stat";
-    REQUIRE(await_that([&] {
-      std::string stat;
-      std::getline(std::ifstream(file) >> std::ws, stat);
-      return stat.find(") T ") != std::string::npos;
-    }));
-  }
-  // No process of the run is left, however it was ended.
-  void check_all_gone() const {
-    for (const char* name : {"pids", "sleepers"}) {
-      for (const std::string& pid : lines(name)) {
-        const bool left = !await_that([&] { return kill(std::stoi(pid), 0) != 0; });
-        CHECK_FALSE(left);
-        if (left) kill(std::stoi(pid), SIGKILL);  // or it would outlive the test, and hold its output open
-      }
-    }
-  }
-};
-
-using Names = std::vector<std::string>;
-
-// Supervises in a process of its own, which the test may signal.
-pid_t supervise_in_child(const Run& run, bool under_nohup = false) {
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid > 0) return pid;
-  // What runs the tests may ignore them, in the background for example, and a shell then cannot trap them.
-  for (const int ignored : {SIGINT, SIGHUP}) signal(ignored, SIG_DFL);
-  if (under_nohup) signal(SIGHUP, SIG_IGN);
-  _exit(supervise(run.options).exit_code);
-}
-
-int exit_code(pid_t pid) {
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-}  // namespace
+using namespace zrt::supervised_run;
 
 TEST_CASE("a run that succeeds is started once") {
   const Run run("success", {"step:1 step:2 exit:0"});
@@ -313,61 +225,6 @@ TEST_CASE("a run that saved and stopped by itself is not started again") {
   CHECK(run.starts() == 1);
 }
 
-TEST_CASE("each signal that asks to stop is passed on, waited for, and the run's code passed through") {
-  for (const int signal : stop_signals) {
-    const Run run("term", {"step:1 wait", "exit:0"});
-    const pid_t pid = supervise_in_child(run);
-    run.await("ready");
-    kill(pid, signal);
-    CHECK(exit_code(pid) == 3);
-    CHECK(run.starts() == 1);
-    CHECK(run.events() == Names{"start", "signal", "exit", "end"});
-    run.check_all_gone();
-  }
-}
-
-TEST_CASE("signals pass by a launcher that would die of them and reach the ranks it started") {
-  Run run("ranks", {"step:1 wait", "exit:0"});
-  run.options.command.insert(run.options.command.begin(), {"setsid", "--wait"});
-  run.options.rank_program = fs::canonical("/bin/sh");
-  const pid_t pid = supervise_in_child(run);
-  run.await("ready");
-  kill(pid, SIGTERM);
-  CHECK(exit_code(pid) == 3);
-  run.check_all_gone();
-}
-
-TEST_CASE("SIGUSR1 is passed on") {
-  const Run run("save", {"wait"});
-  const pid_t pid = supervise_in_child(run);
-  run.await("ready");
-  kill(pid, SIGUSR1);
-  CHECK(exit_code(pid) == 0);
-  CHECK(fs::exists(run.path / "checkpoints/step_9"));
-}
-
-TEST_CASE("SIGHUP that is ignored at the start, as under nohup, stays ignored") {
-  const Run run("nohup", {"step:1 wait"});
-  const pid_t pid = supervise_in_child(run, true);
-  run.await("ready");
-  kill(pid, SIGHUP);
-  kill(pid, SIGUSR1);
-  CHECK(exit_code(pid) == 0);
-  CHECK(run.events() == Names{"start", "signal", "exit", "end"});  // one signal
-}
-
-TEST_CASE("a stop that comes as several signals at once is one, and does not end the supervisor") {
-  for (int turn = 0; turn < 5; ++turn) {
-    const Run run("echoes", {"step:1 wait", "exit:0"});
-    const pid_t pid = supervise_in_child(run);
-    run.await("ready");
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU, SIGTERM}) kill(pid, signal);
-    CHECK(exit_code(pid) == 3);
-    CHECK(run.events() == Names{"start", "signal", "exit", "end"});
-    run.check_all_gone();
-  }
-}
-
 TEST_CASE("a folder that another run uses is refused at once, and nothing is started or written there") {
   const Run run("locked", {"step:1 exit:0"});
   const core::FolderLock lock(run.path);
@@ -389,52 +246,6 @@ TEST_CASE("the time before a restart doubles with each that brought nothing, up 
     if (json["event"] == "restart") delays.push_back(reason.substr(reason.rfind("in ")));
   }
   CHECK(delays == Names{"in 0.1 s", "in 0.2 s", "in 0.3 s", "in 0.3 s", "in 0.1 s"});
-}
-
-TEST_CASE("a second SIGTERM, two seconds later, kills a run that does not stop") {
-  const Run run("twice", {"step:1 stop", "exit:0"});
-  const pid_t pid = supervise_in_child(run);
-  run.await("metrics.jsonl");
-  run.await_stopped();
-  int status = 0;
-  REQUIRE(Run::await_that([&] {
-    kill(pid, SIGTERM);
-    return waitpid(pid, &status, WNOHANG) == pid;
-  }));
-  CHECK(WEXITSTATUS(status) == 137);
-  CHECK(run.events() == Names{"start", "signal", "signal", "exit", "end"});
-  CHECK(run.starts() == 1);
-  run.check_all_gone();
-}
-
-TEST_CASE("a signal to stop between two starts ends it") {
-  for (const int signal : stop_signals) {
-    Run run("between", {"step:1 exit:1", "exit:0"});
-    run.options.first_delay = run.options.longest_delay = Seconds(600);
-    const pid_t pid = supervise_in_child(run);
-    run.await_events({"start", "exit", "restart"});
-    kill(pid, signal);
-    kill(pid, std::max(signal, SIGTERM));  // an echo; of two that wait, the lower number comes first
-    CHECK(exit_code(pid) == 128 + signal);
-    CHECK(run.starts() == 1);
-  }
-}
-
-TEST_CASE("a supervisor that is killed asks the run to stop") {
-  const Run run("killed", {"step:1 wait"});
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the orphan can be seen to end
-  const pid_t pid = supervise_in_child(run);
-  run.await("ready");
-  kill(pid, SIGKILL);
-  CHECK(exit_code(pid) == 137);
-  const pid_t child = std::stoi(run.lines("pids").at(0));
-  int status = 0;
-  pid_t ended = 0;
-  CHECK(Run::await_that([&] { return (ended = waitpid(child, &status, WNOHANG)) != 0; }));
-  CHECK(ended == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 3);  // of its own will
-  if (ended == 0) kill(child, SIGKILL);
 }
 
 }  // namespace zrt::supervisor_test
