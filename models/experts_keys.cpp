@@ -82,6 +82,13 @@ Experts read_experts(Values& values, const ExpertDefaults& defaults) {
     refuse(values.at(experts_path("prototypes")), "does not divide " + experts_path("number") + " = " + number +
                                                       ", so groups would differ in size. Try a divisor of it.");
   }
+  if (experts.every > defaults.layers) {
+    refuse(values.at(experts_path("every")), "is more than model.layers = " + std::to_string(defaults.layers) +
+                                                 ", so no layer would have experts. Try a smaller number.");
+  }
+  if (const Value* fp8 = values.find("fp8.enabled"); fp8 != nullptr && fp8->value == true) {
+    refuse(*fp8, "does not go with experts yet: their products round no operands. Set it to false.");
+  }
   if (experts.prototypes > 1 && experts.top_k > 1) {
     refuse(values.at(experts_path("top_k")), "does not go with " + experts_path("prototypes") + " = " +
                                                  std::to_string(experts.prototypes) +

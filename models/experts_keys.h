@@ -11,6 +11,7 @@ std::span<const core::keys::Key> experts_keys();         // of the section "mode
 // What a type has where keys are null; number 0: no experts, unless the key says how many.
 struct ExpertDefaults {
   int64_t number = 0, ffn = 0, top_k = 1;
+  int64_t layers = 0;  // of the model
 };
 // For ModelSpec::read. Refuses what does not go together.
 Experts read_experts(core::keys::Values& values, const ExpertDefaults& defaults);

@@ -10,7 +10,7 @@ MakeModel read_gpt2(core::keys::Values& values, const ModelSizes& sizes) {
   refuse_uneven_heads(values, sizes);
   refuse_uneven_tensor(values, sizes, {{"model.heads", sizes.heads}});
   Experts experts;
-  values.check([&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden}); });
+  values.check([&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden, .layers = sizes.layers}); });
   return [sizes, experts] {
     return make_gpt2({sizes.layers, sizes.hidden, sizes.heads, sizes.sequence, sizes.vocab,
                       static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse, experts});
@@ -58,6 +58,12 @@ constexpr SecondName gpt2_second_names[] = {{"lm_head.weight", "wte.weight", tru
 constexpr std::string_view gpt2_prefix = "transformer.";
 
 void write_gpt2(const OrderedJson& model, OrderedJson& config) {
+  if (model.contains("experts.number") && !model.at("experts.number").is_null()) {
+    refuse_config("model.experts.number",
+                  model.at("experts.number").dump() +
+                      " has no form at Hugging Face, whose GPT-2 has no experts; of models with "
+                      "experts those of type mixtral and qwen3_moe can be exported");
+  }
   config["activation_function"] = "gelu_new";
   config["layer_norm_epsilon"] = 1e-5;
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.value("dropout", 0.0);

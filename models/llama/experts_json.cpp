@@ -68,6 +68,7 @@ LlamaFeature experts(const ExpertDefaults& defaults) {
       .read = [defaults](Values& values, const ModelSizes&, LlamaConfig& config) {
         ExpertDefaults own = defaults;
         if (own.ffn == 0) own.ffn = config.ffn;
+        own.layers = config.layers;
         values.check([&] { config.experts = read_experts(values, own); });
       }};
 }

@@ -1,6 +1,8 @@
 // Experts as a configuration: presets of the published sizes, what is inferred, what is refused.
 #include <nlohmann/json.hpp>
 
+#include "models/hugging_face.h"
+#include "runtime/train/run_manifest.h"
 #include "tests/runtime/config/config_helpers.h"
 
 namespace zrt::config_experts_test {
@@ -65,7 +67,12 @@ TEST_CASE("experts that do not go together are refused by the key") {
   CHECK(has(error("mixtral", R"({"prototypes": 2, "norm_topk_prob": true})"), "model.experts.norm_topk_prob"));
   CHECK(has(error("mixtral", R"({"capacity_factor": 0})"), "model.experts.capacity_factor = 0"));
   CHECK(has(error("mixtral", R"({"aux_loss": -1})"), "model.experts.aux_loss = -1"));
+  CHECK(has(error("mixtral", R"({"every": 3})"), "no layer would have experts"));
   CHECK(has(error("llama", R"({"number": 4})"), "model.experts"));
+  const auto eight = [](const char* type) {
+    return error_of([&] { parse_config(sizes(type, "{}"), "c", {"bf16.enabled=true", "fp8.enabled=true"}, 1); });
+  };
+  CHECK(has(eight("mixtral"), "does not go with experts yet"));
 }
 
 TEST_CASE("a GPT-2 has experts where their number is said, and no key of them else") {
@@ -74,6 +81,8 @@ TEST_CASE("a GPT-2 has experts where their number is said, and no key of them el
   const int64_t dense = with({}).parameters(), C = 64;
   CHECK(with({"model.experts.number=4"}).parameters() == dense + 2 * (4 * C + 3 * 8 * C * C - 5 * C));
   CHECK(has(error_of([&] { with({"model.experts.top_k=2"}); }), "has no effect without model.experts.number"));
+  const Config config = parse_config(plain, "c", {"model.experts.number=4"}, 1);
+  CHECK_THROWS_AS(zrt::models::to_hugging_face(model_json(config), zrt::core::DType::f32), zrt::core::DataError);
 }
 
 }  // namespace zrt::config_experts_test
