@@ -79,6 +79,8 @@ TEST_CASE("of equal logits the lower expert is chosen") {
   const Routed all = routed({.rows = 2, .experts = 4, .chosen = 2}, {1, 1, 1, 1, 0, 2, 1, 2});
   CHECK(all.expert == std::vector<int32_t>{0, 1, 1, 3});
   CHECK(all.gate[0] == 0.25f);
+  // 0 and -0 are equal, too.
+  CHECK(routed({.rows = 1, .experts = 3}, {-1, -0.0f, 0}).expert == std::vector<int32_t>{1});
 }
 
 TEST_CASE("experts' slots lie one behind the other, in the order of choices and then of rows") {
