@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "catch.h"
 #include "models/kernels/experts.h"
@@ -179,13 +180,13 @@ const std::vector<int32_t> some_counts = {5, 0, 130, 16, 0, 33, 1};
 
 TEST_CASE("products of experts match fp64, of any number of rows and none", "[chips]") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
-  for (const DType grad_type : type == DType::f32 ? std::vector{type} : std::vector{DType::f32, type}) {
+  for (const DType grad_type : std::set<DType>{DType::f32, type}) {
     check({.in = 40, .out = 24, .counts = some_counts, .type = type, .grad_type = grad_type});
-    check({.in = 72, .out = 136, .counts = {0, 70, 3}, .type = type, .grad_type = grad_type, .frozen = true});
-    check({.in = 19, .out = 33, .counts = some_counts, .type = type, .grad_type = grad_type});
-    check({.in = 24, .out = 32, .counts = {7, 20}, .type = type, .grad_type = grad_type, .shift = 1});
-    check({.in = 136, .out = 200, .counts = {0, 70, 150}, .type = type, .grad_type = grad_type, .frozen = true});
+    check({.in = 136, .out = 200, .counts = {0, 70, 130}, .type = type, .grad_type = grad_type, .frozen = true});
   }
+  check({.in = 72, .out = 136, .counts = {0, 70, 3}, .type = type, .grad_type = type, .frozen = true});
+  check({.in = 19, .out = 33, .counts = some_counts, .type = type, .grad_type = type});
+  check({.in = 24, .out = 32, .counts = {7, 20}, .type = type, .shift = 1});
 }
 
 TEST_CASE("products of experts with many rows, or of many experts, match fp64") {

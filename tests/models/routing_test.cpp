@@ -183,6 +183,58 @@ TEST_CASE("slots are those of a plain loop, whatever the sizes") {
   }
 }
 
+TEST_CASE("the gradient of logits is that of gates and of the router's losses by finite differences") {
+  for (const RoutingShape& shape : {RoutingShape{.rows = 5, .experts = 80, .groups = 2, .chosen = 33},
+                                    {.rows = 7, .experts = 8, .chosen = 3, .capacity = 2, .normalised = true}}) {
+    const std::vector<float> logits = some_logits(shape);
+    const Routed all = routed(shape, logits);
+    const auto copied = [](const auto& values) { return zrt::test::visible(values); };
+    const Visible<float> probability = copied(all.probability), logs = copied(all.logs), gate = copied(all.gate);
+    const Visible<int32_t> expert = copied(all.expert), slot = copied(all.slot), wanted = copied(all.wanted);
+    Visible<float> d_gate(gate.size()), d(logits.size());
+    for (size_t c = 0; c < d_gate.size(); ++c) d_gate[c] = std::sin(static_cast<float>(c));
+    constexpr double balance = 0.7, z = 0.3, h = 1e-4;
+    route_backward(DType::f32, shape,
+                   {probability.data(), logs.data(), gate.data(), d_gate.data(), expert.data(), slot.data(),
+                    wanted.data(), balance, z},
+                   d.data());
+    zrt::test::settle();
+    const int64_t n = shape.experts / shape.groups, k = shape.chosen;
+    const double per_choice = balance * static_cast<double>(n) / static_cast<double>(k * shape.rows);
+    for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
+      const int64_t first = at % shape.groups * n;
+      std::vector<double> x(logits.begin() + at * n, logits.begin() + (at + 1) * n);
+      const auto value = [&] {
+        double sum = 0, of_chosen = 0, result = 0;
+        for (const double one : x) sum += std::exp(one);
+        const auto power = [&](int64_t c) {
+          return std::exp(x[static_cast<size_t>(expert[static_cast<size_t>(c)] - first)]);
+        };
+        for (int64_t c = at * k; c < at * k + k; ++c) of_chosen += power(c);
+        for (int64_t c = at * k; c < at * k + k; ++c) {
+          if (slot[static_cast<size_t>(c)] < 0) continue;
+          result +=
+              static_cast<double>(d_gate[static_cast<size_t>(c)]) * power(c) / (shape.normalised ? of_chosen : sum);
+        }
+        for (int64_t e = 0; e < n; ++e) {
+          result += per_choice * wanted[static_cast<size_t>(first + e)] * std::exp(x[static_cast<size_t>(e)]) / sum;
+        }
+        return result + z * std::log(sum) * std::log(sum);
+      };
+      for (size_t e = 0; e < x.size(); ++e) {
+        const double before = x[e];
+        x[e] = before + h;
+        const double above = value();
+        x[e] = before - h;
+        const double expected = (above - value()) / (2 * h);
+        x[e] = before;
+        const auto found = static_cast<double>(d[static_cast<size_t>(at * n) + e]);
+        CHECK(std::abs(found - expected) < 2e-6 * (1 + std::abs(expected)));
+      }
+    }
+  }
+}
+
 TEST_CASE("what a router did is told by the formulas of its losses, and added up") {
   for (const RoutingShape& shape : large_shapes) {
     const Routed all = routed(shape, some_logits(shape));
