@@ -52,7 +52,7 @@ std::vector<GemmSpec> ExpertMlp::products(const Shape& shape) const {
   Shape share = shape;  // of an expert, if all get as much
   share.B = 1, share.mode = Mode::eval;
   share.T = std::max<int64_t>(1, shape.rows() * experts_.choices() / experts_.number);
-  std::vector<GemmSpec> all = {router_forward(shape)};
+  std::vector<GemmSpec> all = Linear{.in = hidden_, .out = experts_.number}.products(shape);
   for (int64_t e = 0; e < experts_.number; ++e) {
     for (const Product* of : {&parts_.gate, &parts_.up, &parts_.down}) {
       if (of == &parts_.gate && kind_ == Kind::gelu) continue;

@@ -49,7 +49,7 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
                const std::optional<Cluster>& cluster) {
   core::set_threads(wanted.run.threads_per_rank);
   Plan plan;
-  plan.parameters = model.parameters();
+  plan.parameters = model.parameters(), plan.active_parameters = model.active_parameters();
   plan.cluster = cluster;
   if (plan.cluster) {
     plan.cluster->fast_sums = wanted.parallel.fast_sums;

@@ -29,8 +29,8 @@ struct StagePlan {
 };
 
 struct Plan {
-  int64_t parameters = 0;
-  std::vector<StagePlan> stages;  // at least one
+  int64_t parameters = 0, active_parameters = 0;  // the second: that a token is computed with, where there are experts
+  std::vector<StagePlan> stages;                  // at least one
   std::optional<Cluster> cluster;
   Limits limits;
   std::string saves;  // checkpoints during the run: "background", "foreground" (FitRequest::holds_copies), or none: ""

@@ -108,6 +108,7 @@ std::string to_json(const Plan& plan) {
   return Json{{"ranks", ranks},
               {"processes", Json::array()},
               {"parameters", plan.parameters},
+              {"active_parameters", plan.active_parameters},
               {"parameter_groups", groups_json(plan)},
               {"pipeline", pipeline_json(plan)},
               {"comm_bytes", by_kind(receiver.comm)},

@@ -112,11 +112,13 @@ std::string plan_text(const Plan& plan) {
   const Layout& layout = plan.layout();
   size_t units = 0;
   for (const StagePlan& stage : plan.stages) units += stage.compiled.layout.units.units.size();
+  const std::string active =
+      plan.active_parameters == plan.parameters ? "" : fmt::format(", {} of them for a token,", plan.active_parameters);
   std::string text =
-      fmt::format("{} parameters in {} units; {}, ZeRO stage {}, {}{}; {} microbatch{} of {} × {} tokens a rank\n",
-                  plan.parameters, units, mesh_text(layout), layout.zero.stage, core::dtype_name(layout.compute),
-                  layout.fp8 ? " with fp8 products" : "", layout.microbatches, layout.microbatches == 1 ? "" : "es",
-                  layout.micro_batch, layout.sequence);
+      fmt::format("{} parameters{} in {} units; {}, ZeRO stage {}, {}{}; {} microbatch{} of {} × {} tokens a rank\n",
+                  plan.parameters, active, units, mesh_text(layout), layout.zero.stage,
+                  core::dtype_name(layout.compute), layout.fp8 ? " with fp8 products" : "", layout.microbatches,
+                  layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
   text += groups_text(plan);
   for (const StagePlan& stage : plan.stages) text += stage_text(plan, stage);
   text += group_ways_text(plan);

@@ -84,6 +84,7 @@ json schema() {
          {"phases", {{"*", {{"live_peak_bytes", "integer"}, {"peak_op", "text"}}}}}}}},
       {"processes", json::array()},
       {"parameters", "integer"},
+      {"active_parameters", "integer"},
       {"parameter_groups",
        {{{"optimizer", "text"},
          {"weight_decay", "number"},

@@ -112,10 +112,12 @@ class Reader : PrintedLines {
 
   void head() {
     need(
-        "(\\d+) parameters in (\\d+) units; (.*), ZeRO stage (\\d), (\\w+)( with fp8 products)?; (\\d+) "
+        "(\\d+) parameters(?:, \\d+ of them for a token,)? in (\\d+) units; (.*), ZeRO stage (\\d), (\\w+)( with fp8 "
+        "products)?; (\\d+) "
         "microbatch(?:es)? of (\\d+) × (\\d+) tokens a rank");
     CHECK(json_["parameters"] == number(1));
     CHECK(p_.model.parameters() == static_cast<int64_t>(number(1)));
+    CHECK(json_["active_parameters"] == p_.model.active_parameters());
     size_t units = 0;
     for (const Layout& layout : make_layouts(p_.config, p_.model)) units += layout.units.units.size();
     CHECK(number(2) == units);
