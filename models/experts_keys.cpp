@@ -28,10 +28,12 @@ constexpr Key expert_keys[] = {
         "Whether a token's gates add up to 1, as if the softmax were over its experts alone. With top_k = 1 gates are "
         "then 1 and the router learns from its own losses alone. null: true where top_k is more than 1."),
     key("aux_loss", t_real, "0.0", between(0, 1e6), Effect::results,
-        "Weight of the loss that evens out experts: of each layer and microbatch, experts of a group / top_k times the "
-        "sum over them of share of tokens times mean probability, which is 1 where all are alike."),
+        "Weight of the loss that evens out experts: in each layer and microbatch, the mean over prototypes of their "
+        "experts / top_k times the sum over these of share of tokens times mean probability, which is 1 where all are "
+        "alike."),
     key("z_loss", t_real, "0.0", between(0, 1e6), Effect::results,
-        "Weight of the mean square of the logarithm of the sum of the router's exponentials."),
+        "Weight of the mean over tokens and prototypes of the square of the logarithm of the sum of exponentials of "
+        "the router's logits."),
     key("every", t_int, "1", between(1, 1 << 20), Effect::results,
         "Every so many layers the last one has experts; the others have one feed-forward part."),
 };
@@ -55,7 +57,9 @@ Experts read_experts(Values& values, const ExpertDefaults& defaults) {
   if (values.is_null(experts_path("number"))) {
     if (defaults.number == 0) {
       for (const Key& each : expert_keys) {
-        if (!values.given(experts_path(each.name))) continue;
+        if (!values.given(experts_path(each.name)) || values.is_null(experts_path(each.name))) continue;
+        if ((each.types & t_int) != 0) values.integer(experts_path(each.name));  // checks the range
+        if ((each.types & t_real) != 0) values.real(experts_path(each.name));
         refuse(values.at(experts_path(each.name)),
                "has no effect without " + experts_path("number") + ". Set it, or remove this.");
       }

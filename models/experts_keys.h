@@ -8,7 +8,7 @@ namespace zrt::models {
 std::span<const core::keys::Key> experts_section_key();  // of the section "model"
 std::span<const core::keys::Key> experts_keys();         // of the section "model.experts"
 
-// What a type has where keys are null; number 0: no experts, unless the key says how many.
+// Stands where keys are null. number 0: the type has no experts, unless the key says how many.
 struct ExpertDefaults {
   int64_t number = 0, ffn = 0, top_k = 1;
   int64_t layers = 0;  // of the model

@@ -1,4 +1,4 @@
-// What the routers of layers with experts did in a step: sums over layers, microbatches and ranks.
+// Tells what the routers of layers with experts did in a step: sums over layers, microbatches and ranks.
 #pragma once
 #include <cstdint>
 

@@ -98,10 +98,17 @@ Model share(const Model& model, const Sharing& sharing) {
                     sharing.layers(), fmt::join(sharing.groups, " + "), model.layers));
   }
   Model shared = model;
+  const auto numbers = std::make_shared<const std::map<std::string, uint32_t>>(model.canonical_numbers());
   std::map<std::string, Param> known;
   for (std::shared_ptr<const Block>& block : shared.blocks) {
     block = std::make_shared<SharedBlock>(block, sharing);
     for (const Param& param : block->params()) {
+      if (!numbers->contains(param.name)) {
+        throw core::ConfigError(fmt::format(
+            "pseudo_to_real: block '{}' would share '{}' with a layer that has no such parameter, as where some layers "
+            "have experts and others have none; give these layers groups of their own",
+            block->name(), param.name));
+      }
       const Param& first = known.try_emplace(param.name, param).first->second;
       if (alike(first, param)) continue;
       throw core::ConfigError(
@@ -111,7 +118,7 @@ Model share(const Model& model, const Sharing& sharing) {
     }
   }
   shared.shares_layers = true;
-  shared.param_numbers = std::make_shared<const std::map<std::string, uint32_t>>(model.canonical_numbers());
+  shared.param_numbers = numbers;
   std::erase_if(shared.frozen, [&](const std::string& name) { return shared_name(sharing, name) != name; });
   return shared;
 }

@@ -9,10 +9,10 @@ namespace zrt::models {
   X(llama) \
   X(qwen2) \
   X(qwen3) \
-  X(qwen3_moe) \
   X(phi3) \
   X(mistral) \
   X(mixtral) \
+  X(qwen3_moe) \
   X(gemma2) \
   X(gemma3_text) \
   X(bert) \

@@ -14,7 +14,8 @@ int64_t ExpertMlp::capacity(const Shape& shape) const {
   if (experts_.capacity_factor == 0 || shape.mode != Mode::train) return 0;
   const auto choices = static_cast<double>(experts_.choices() * shape.rows());
   const double share = experts_.capacity_factor * choices / static_cast<double>(experts_.number);
-  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(share)), 1, experts_.top_k * shape.rows());
+  // A product of decimals may be a rounding above a whole number; and a row picks an expert once.
+  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(share * (1 - 1e-12))), 1, shape.rows());
 }
 
 RoutingShape ExpertMlp::routing(const Shape& shape) const {
@@ -49,11 +50,12 @@ double ExpertMlp::flops(const Shape& shape, MlpPart part) const {
 }
 
 std::vector<GemmSpec> ExpertMlp::products(const Shape& shape) const {
-  Shape share = shape;  // of an expert, if all get as much
-  share.B = 1, share.mode = Mode::eval;
-  share.T = std::max<int64_t>(1, shape.rows() * experts_.choices() / experts_.number);
   std::vector<GemmSpec> all = Linear{.in = hidden_, .out = experts_.number}.products(shape);
-  for (int64_t e = 0; e < experts_.number; ++e) {
+  const int64_t picks = shape.rows() * experts_.choices(), E = experts_.number;
+  for (int64_t e = 0; e < E; ++e) {
+    Shape share = shape;  // of an expert, if all get as much
+    share.B = 1, share.mode = Mode::eval, share.T = picks * (e + 1) / E - picks * e / E;
+    if (share.T == 0) continue;
     for (const Product* of : {&parts_.gate, &parts_.up, &parts_.down}) {
       if (of == &parts_.gate && kind_ == Kind::gelu) continue;
       for (const GemmSpec& spec : of->linear.products(share)) all.push_back(spec);

@@ -62,7 +62,7 @@ class ExpertMlp final : public Mlp {
   ExpertProduct product(const Shape& shape, const Linear& linear, const Slots& slots) const;
   GemmSpec router_forward(const Shape& shape) const;
   Linear router_linear() const { return {.in = hidden_, .out = experts_.number, .joined = true}; }
-  // Of one expert's matrix in each: `of` is its product.
+  // All experts' matrices of one kind; `of` is the first one's product.
   ExpertWeights weights(const Call& call, const Product& of) const;
   ExpertGradients gradients(const Call& call, const Product& of) const;
 
@@ -73,7 +73,7 @@ class ExpertMlp final : public Mlp {
   Scratch scratch_in(BumpAllocator& layout, const Shape& shape) const;
   uint64_t scratch(const Shape& shape) const;
 
-  // What the second product reads, before gates are applied.
+  // Makes what the second product reads, before gates are applied.
   void activate(const Shape& shape, const Kept& kept, void* y) const;
   void router_backward(const Call& call, const Kept& kept, const float* d_gate, void* d_logits) const;
 

@@ -32,12 +32,18 @@ std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefi
   return std::make_unique<ExpertMlp>(experts, C, parts, kind);
 }
 
-void check_experts(const Experts& experts) {
+void check_experts(const Experts& experts, int64_t layers) {
   const auto refuse = [](const std::string& what) { throw core::ConfigError("model.experts." + what); };
   if (experts.number == 0) return;
-  if (experts.number < 1 || experts.ffn < 1 || experts.every < 1) {
-    refuse(fmt::format("number is {}, ffn {} and every {}; each must be at least 1.", experts.number, experts.ffn,
-                       experts.every));
+  if (experts.number < 1 || experts.ffn < 1 || experts.every < 1 || experts.every > layers) {
+    refuse(
+        fmt::format("number is {}, ffn {} and every {}; each must be at least 1, and the last at most model.layers = "
+                    "{}.",
+                    experts.number, experts.ffn, experts.every, layers));
+  }
+  if (experts.prototypes > 1 && experts.normalised) {
+    refuse(fmt::format("norm_topk_prob makes every gate 1 with prototypes = {}; leave one of them out.",
+                       experts.prototypes));
   }
   if (experts.top_k < 1 || experts.prototypes < 1 || experts.number % experts.prototypes != 0) {
     refuse(fmt::format("number is {}, prototypes {} and top_k {}; prototypes must divide the number of experts.",

@@ -19,6 +19,6 @@ std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefi
                                        ExpertMlp::Kind kind, const ExpertNames& names, float small);
 
 // Throws ConfigError naming the key of model.experts that contradicts others.
-void check_experts(const Experts& experts);
+void check_experts(const Experts& experts, int64_t layers);
 
 }  // namespace zrt::models

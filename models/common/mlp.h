@@ -16,8 +16,8 @@ class Mlp {
   // The products of all rows with weights in a part, in order.
   virtual std::vector<Linear> linears(MlpPart part) const = 0;
   virtual bool routes() const { return false; }  // and tells what it does, in backward_projection
-  // Of what a microbatch multiplies with weights, those of `linears` unless said otherwise: FLOPs of a forward;
-  // products as Block::products has them; bytes of scratch.
+  // These follow from `linears` unless said otherwise: FLOPs of a forward over a microbatch; products with weights as
+  // Block::products has them; bytes of scratch.
   virtual double flops(const Shape& shape, MlpPart part) const;
   virtual std::vector<GemmSpec> products(const Shape& shape) const;
   virtual uint64_t forward_scratch(const Shape& shape) const;

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "models/common/dropout_site.h"
 #include "models/common/embedding.h"
+#include "models/common/expert_params.h"
 #include "models/common/head.h"
 #include "models/gpt2/layer.h"
 #include "models/model.h"
@@ -20,6 +21,7 @@ Model make_gpt2(const Gpt2Config& config) {
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
   }
+  check_experts(config.experts, config.layers);
   Model model;
   model.type = "gpt2";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;

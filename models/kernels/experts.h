@@ -67,8 +67,8 @@ ZRT_KERNEL(apply_gates_backward, void(DType type, const RoutingShape& shape, con
 
 // d_logits (rows, experts) of `type`: the gradient of what route() read. The losses of the router are, with n experts
 // in a group and means over rows:
-//   balance: the sum over groups of n / chosen · Σ of (share of rows that choose an expert · mean of its probability)
-//   z: the mean of the squares of `logs`, added up over groups (Zoph et al., "ST-MoE", 2022)
+//   balance: the mean over groups of n / chosen · Σ of (share of rows that choose an expert · mean of its probability)
+//   z: the mean of the squares of `logs` over rows and groups (Zoph et al., "ST-MoE", 2022)
 // `balance` and `z` are what their gradients are multiplied by, divided by the number of rows.
 struct RouterGradient {
   const float *probability = nullptr, *logs = nullptr, *gate = nullptr, *d_gate = nullptr;  // as route() has left them

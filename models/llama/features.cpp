@@ -12,7 +12,7 @@ namespace {
 
 using namespace core::keys;
 
-// Whether one of the places says the base.
+// One of the places says the base.
 bool says_base(const OrderedJson& config) {
   const auto in = [&](const char* block) {
     const auto found = config.find(block);

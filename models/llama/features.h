@@ -1,4 +1,4 @@
-// What types of models of Llama's layers have in common: the parts that their files choose from.
+// Types of models of Llama's layers have these parts in common, from which their files choose.
 #pragma once
 #include "models/llama/variant.h"
 

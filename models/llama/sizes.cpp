@@ -13,7 +13,8 @@ constexpr Key size_keys[] = {
     key("ffn", t_int | t_null, "null", between(1, 1 << 22), Effect::results,
         "Elements between the two layers of a block's feed-forward part; null: about 8/3 of model.hidden."),
     key("rope_theta", t_real | t_null, "null", between(2, 1e12), Effect::results,
-        "Base of the frequencies of rotary positions; null: 10000, of Qwen2, Qwen3 and Gemma 3 1000000."),
+        "Base of the frequencies of rotary positions; null: 10000, of Qwen2, Qwen3, Mixtral and Gemma 3 "
+        "1000000."),
     key("rms_norm_eps", t_real | t_null, "null", between(1e-12, 0.5), Effect::results,
         "What norms add to a mean square before they divide by its root; null: 1e-5, of Qwen2, Qwen3 and Gemma 1e-6."),
 };

@@ -38,7 +38,7 @@ struct LlamaVariant {
   // In the order in which an export has their keys. One of them writes the activation.
   std::vector<LlamaFeature> features;
   std::vector<Preset> presets;
-  // Of files whose tensors are not zrt's parameters (HuggingFaceForm).
+  // Files may have tensors that are not zrt's parameters (HuggingFaceForm).
   decltype(HuggingFaceForm::tensor_name) tensor_name = nullptr;
   decltype(HuggingFaceForm::fused) fused = nullptr;
   std::string (*parameter_name)(const std::string& tensor) = nullptr;

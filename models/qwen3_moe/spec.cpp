@@ -2,6 +2,7 @@
 #include "models/hugging_face.h"
 #include "models/llama/experts_json.h"
 #include "models/llama/features.h"
+#include "models/llama/windows.h"
 
 namespace zrt::models {
 namespace {
@@ -13,6 +14,23 @@ std::vector<Preset> qwen3_moe_presets() {
               {{"head_dim", 32}, {"tied", true}, {"experts.number", 8}, {"experts.top_k", 2}, {"experts.ffn", 48}}),
           llama_preset("qwen3-30b-a3b", {48, 2048, 32, 4, 6144, 32768, 151936}, {{"experts.ffn", 768}}),
           llama_preset("qwen3-235b-a22b", {94, 4096, 64, 4, 12288, 32768, 151936}, {{"experts.ffn", 1536}})};
+}
+
+// The class gives all layers a window or none; other files' max_window_layers means nothing to it.
+LlamaFeature switched_window() {
+  LlamaFeature feature = window_of_all_layers(0);
+  feature.file_keys = {{"layer_types"}, {"max_window_layers"}, {"sliding_window"}, {"use_sliding_window"}};
+  feature.write = [](const OrderedJson& model, OrderedJson& config) {
+    const OrderedJson window = model.value("sliding_window", OrderedJson());
+    config["use_sliding_window"] = !window.is_null(), config["sliding_window"] = window;
+  };
+  feature.parse = [parse = feature.parse](const OrderedJson& config, const std::string& name, OrderedJson& model) {
+    const auto use = config.find("use_sliding_window");
+    const bool said = use != config.end() && !use->is_null();
+    if (said && flag(config, "use_sliding_window", false, name)) return parse(config, name, model);
+    check_full_attention(config, name, model);
+  };
+  return feature;
 }
 
 LlamaFeature qwen3_experts() {
@@ -45,8 +63,8 @@ const ModelSpec& qwen3_moe_spec() {
        .defaults = {.head_dim = 128, .rope_theta = 1e6, .rms_norm_eps = 1e-6},
        .layers = {.head_norms = true},
        .file_sizes = {24, 2048, 32, 4, 0, 6144, 32768, 151936},
-       .features = {silu_gate(), stretched_positions(), file_keys({}, {{"attention_bias", false}}),
-                    window_of_last_layers(), qwen3_experts()},
+       .features = {silu_gate(), stretched_positions(), file_keys({}, {{"attention_bias", false}}), switched_window(),
+                    qwen3_experts()},
        .presets = qwen3_moe_presets(),
        .fused = fused_experts});
   return type.spec();

@@ -117,12 +117,15 @@ double share_of_block(const CostCall& call, const models::Block& block, const mo
   return share_of_pass(block, shape, call.op.parts, call.op.half);
 }
 
-// The share of a block's parameters that is frozen: no product makes their gradients.
+// The share of what a block multiplies by its parameters that is of frozen ones: no product makes their gradients.
 double frozen_share(const CostCall& call) {
   const auto& units = call.layout.units;
   double all = 0, frozen = 0;
   for (uint32_t u : call.op.units) {
-    const auto count = static_cast<double>(units.units[u].parameters());
+    double count = 0;
+    for (const optimizer::UnitParam& each : units.units[u].params) {
+      count += each.param->share * static_cast<double>(each.param->elements());
+    }
     all += count, frozen += units.units[u].trained ? 0 : count;
   }
   return frozen / std::max(all, 1.0);

@@ -2,7 +2,7 @@
 """Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3, BERT, Mistral and Gemma directories as transformers writes them, and their
 logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows|more_windows|experts]   (writes
+Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope|windows|more_windows|experts|experts_window]   (writes
 hugging_face/ beside this file; without a word, all. Logits of the sets of windows lie in their folders.)
 """
 import json
@@ -167,6 +167,12 @@ sets["experts"] = lambda: {
     "mixtral_fused": windowed(44, MixtralForCausalLM, MixtralConfig, num_hidden_layers=1, num_local_experts=3),
 }
 
+sets["experts_window"] = lambda: {
+    "qwen3_moe_window": windowed(45, Qwen3MoeForCausalLM, Qwen3MoeConfig, num_hidden_layers=2, num_experts=4,
+                                 num_experts_per_tok=2, moe_intermediate_size=12, use_sliding_window=True,
+                                 sliding_window=5),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
 
 
@@ -178,7 +184,7 @@ def decided(router, _, out):
 
 def file_of(of_set):
     """Where the logits of a set's models lie: later sets have files of their own."""
-    return here / ("logits.json" if of_set in ("first", "qwen3", "bert") else f"logits_{of_set}.json")
+    return here / ("logits.json" if of_set in ("first", "qwen3", "bert") else f"logits_{of_set.split('_')[0]}.json")
 
 
 wanted = sys.argv[1:] or list(sets)
@@ -201,7 +207,7 @@ for each in wanted:  # a set is made and used, then the next
         for router in (m for n, m in model.named_modules() if n.endswith(".mlp.gate")):
             router.register_forward_hook(decided)
         more = {}
-        if each == "experts":  # others do not compute in fp64
+        if each.startswith("experts"):  # others do not compute in fp64
             model.set_experts_implementation("eager")
         if "bert" in name:  # behind the first separator tokens are of the second type
             first = tokens.index(model.config.sep_token_id)

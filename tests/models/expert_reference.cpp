@@ -60,7 +60,7 @@ Vec ExpertReference::forward(const Vec& input) {
   }
   if (experts.capacity_factor > 0) {
     const double share = experts.capacity_factor * static_cast<double>(K * rows) / static_cast<double>(E);
-    const auto most = static_cast<int64_t>(std::ceil(share));
+    const auto most = static_cast<int64_t>(std::ceil(share * (1 - 1e-12)));
     std::vector<int64_t> taken(E);
     for (int64_t j = 0; j < K; ++j) {
       for (int64_t r = 0; r < rows; ++r) kept[r * K + j] = taken[expert[r * K + j]]++ < most;
@@ -90,14 +90,15 @@ double ExpertReference::balance() const {
   for (int64_t e = 0; e < E; ++e) {
     double mean = 0;
     for (int64_t r = 0; r < rows; ++r) mean += probability[r * E + e] / R;
-    sum += static_cast<double>(n) / static_cast<double>(experts.top_k) * static_cast<double>(wanted[e]) / R * mean;
+    const auto each = static_cast<double>(experts.top_k * experts.prototypes);  // choices
+    sum += static_cast<double>(n) / each * static_cast<double>(wanted[e]) / R * mean;
   }
   return sum;
 }
 
 double ExpertReference::z() const {
   double sum = 0;
-  for (const double log : logs) sum += log * log / static_cast<double>(rows);
+  for (const double log : logs) sum += log * log / static_cast<double>(rows * experts.prototypes);
   return sum;
 }
 
@@ -138,14 +139,15 @@ Vec ExpertReference::backward(const Vec& dy, double weight, Tensors& g) const {
         d_logits[expert[c]] += gate[c] * (d_gate[c] - chosen);
       }
       for (int64_t e = group * n; e < group * n + n; ++e) {
-        d_p[e] += weight * experts.aux_loss * static_cast<double>(n) / static_cast<double>(k) *
+        d_p[e] += weight * experts.aux_loss * static_cast<double>(n) / static_cast<double>(K) *
                   static_cast<double>(wanted[e]) / R;
         mean += probability[r * E + e] * d_p[e];
       }
       for (int64_t e = group * n; e < group * n + n; ++e) {
         const double p = probability[r * E + e];
         d_logits[e] += p * (d_p[e] - mean);
-        d_logits[e] += weight * experts.z_loss * 2 * logs[r * experts.prototypes + group] * p;
+        d_logits[e] += weight * experts.z_loss / static_cast<double>(experts.prototypes) * 2 *
+                       logs[r * experts.prototypes + group] * p;
       }
     }
     const std::string router = prefix + "gate.weight";

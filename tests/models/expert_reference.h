@@ -11,7 +11,7 @@ struct ExpertReference {
   bool gated;          // SwiGLU by gate_proj, up_proj, down_proj; else GELU between c_fc and c_proj
   int64_t rows, C;
 
-  // Of each choice, in the order of a row's logits, group by group.
+  // Each choice has an entry, in the order of a row's logits, group by group.
   std::vector<int64_t> expert = {};
   std::vector<bool> kept = {};
   std::vector<int64_t> wanted = {};  // by expert

@@ -28,7 +28,7 @@ class Rows {
   }
 
   KernelBuffer random(int64_t rows) const { return KernelBuffer::random(type, rows * C); }
-  // Of the choice that a slot has: the row, or -1.
+  // The choice that a slot has, or -1.
   int64_t choice_of(int64_t s) const { return choice[static_cast<size_t>(s)]; }
 
   DType type;

@@ -59,8 +59,9 @@ const Case cases[] = {
     {"more experts than tokens", {.number = 50, .ffn = 8, .top_k = 2, .normalised = true, .aux_loss = 0.1}},
 };
 
-// What a tensor's gradient may be off, of `rounding` for one whose values are rounded on their way alone. A gate is an
-// exponential: it is as much off, of its size, as its logit is in all. That error is `rounding` of the logit.
+// Returns how far a tensor's gradient may be off, given `rounding` for one whose values are rounded on their way alone.
+// A gate is an exponential: it is as much off, of its size, as its logit is in all. That error is `rounding` of the
+// logit.
 double bound_of(const std::string& name, double rounding, double largest_logit) {
   return name.find(".mlp.") != std::string::npos ? rounding * (1 + largest_logit) : rounding;
 }

@@ -39,7 +39,7 @@ Routed routed(const RoutingShape& shape, const std::vector<float>& logits) {
           copy(wanted), copy(gate), copy(probability), copy(logs)};
 }
 
-// What a row's group chooses by a plain sort, and its softmax in fp64.
+// A row's group chooses so by a plain sort, and has this softmax in fp64.
 struct Plain {
   std::vector<int32_t> chosen;
   std::vector<double> probability;
@@ -200,7 +200,8 @@ TEST_CASE("the gradient of logits is that of gates and of the router's losses by
                    d.data());
     zrt::test::settle();
     const int64_t n = shape.experts / shape.groups, k = shape.chosen;
-    const double per_choice = balance * static_cast<double>(n) / static_cast<double>(k * shape.rows);
+    const auto groups = static_cast<double>(shape.groups);
+    const double per_choice = balance / groups * static_cast<double>(n) / static_cast<double>(k * shape.rows);
     for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
       const int64_t first = at % shape.groups * n;
       std::vector<double> x(logits.begin() + at * n, logits.begin() + (at + 1) * n);
@@ -219,7 +220,7 @@ TEST_CASE("the gradient of logits is that of gates and of the router's losses by
         for (int64_t e = 0; e < n; ++e) {
           result += per_choice * wanted[static_cast<size_t>(first + e)] * std::exp(x[static_cast<size_t>(e)]) / sum;
         }
-        return result + z * std::log(sum) * std::log(sum);
+        return result + z / groups * std::log(sum) * std::log(sum);
       };
       for (size_t e = 0; e < x.size(); ++e) {
         const double before = x[e];
@@ -243,8 +244,10 @@ TEST_CASE("what a router did is told by the formulas of its losses, and added up
     for (size_t i = 0; i < all.probability.size(); ++i) {
       balance += static_cast<double>(all.probability[i]) * all.wanted[i % static_cast<size_t>(shape.experts)];
     }
+    const auto groups = static_cast<double>(shape.groups);
     balance *= static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen) / (rows * rows);
-    for (const float log : all.logs) z += static_cast<double>(log) * static_cast<double>(log) / rows;
+    balance /= groups;
+    for (const float log : all.logs) z += static_cast<double>(log) * static_cast<double>(log) / (rows * groups);
     const Visible<float> probability = zrt::test::visible(all.probability), logs = zrt::test::visible(all.logs);
     const Visible<int32_t> wanted = zrt::test::visible(all.wanted), counts = zrt::test::visible(all.counts);
     Visible<RouterTally> tally(1);

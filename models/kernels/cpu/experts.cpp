@@ -161,7 +161,8 @@ void apply_gates_backward(DType type, const RoutingShape& shape, const int32_t* 
 void route_backward(DType type, const RoutingShape& shape, const RouterGradient& of, void* d_logits) {
   const int64_t n = shape.experts / shape.groups, k = shape.chosen;
   // The gradient of the balance with regard to a probability is that of its expert.
-  const double per_choice = of.balance * static_cast<double>(n) / static_cast<double>(k * shape.rows);
+  const auto groups = static_cast<double>(shape.groups);
+  const double per_choice = of.balance / groups * static_cast<double>(n) / static_cast<double>(k * shape.rows);
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(shape.rows, routed_rows, [&](int64_t begin, int64_t end) {
@@ -184,7 +185,7 @@ void route_backward(DType type, const RoutingShape& shape, const RouterGradient&
             sum += static_cast<double>(of.gate[c]) * (shape.normalised ? d_gate - chosen : d_gate);
           }
           if (of.balance != 0) sum += per_choice * probability * (of.wanted[first + e] - mean);
-          if (of.z != 0) sum += 2 * of.z * static_cast<double>(of.logs[at]) * probability;
+          if (of.z != 0) sum += 2 * of.z / groups * static_cast<double>(of.logs[at]) * probability;
           core::narrow(static_cast<float>(sum), d[e]);
         }
       }
@@ -196,17 +197,23 @@ void tally_routing(const RoutingShape& shape, const float* probability, const fl
                    const int32_t* counts, RouterTally* tally) {
   const auto rows = static_cast<double>(shape.rows), E = static_cast<double>(shape.experts);
   RouterTally own{.layers = 1, .choices = static_cast<uint64_t>(shape.rows * shape.choices())};
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    double sum = 0;
+    for (int64_t e = 0; e < shape.experts; ++e) {
+      sum += static_cast<double>(probability[r * shape.experts + e]) * wanted[e];
+    }
+    own.balance += sum;
+  }
+  // A group has E / groups experts, and this is a mean over groups.
+  own.balance *= E / static_cast<double>(shape.groups * shape.groups * shape.chosen) / (rows * rows);
   for (int64_t e = 0; e < shape.experts; ++e) {
-    double mean = 0;
-    for (int64_t r = 0; r < shape.rows; ++r) mean += static_cast<double>(probability[r * shape.experts + e]) / rows;
-    own.balance +=
-        wanted[e] / rows * mean * static_cast<double>(shape.experts / shape.groups) / static_cast<double>(shape.chosen);
     own.dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
     own.peak = std::max(own.peak, wanted[e] * E / static_cast<double>(own.choices));
   }
   for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
-    own.z += static_cast<double>(logs[at]) * static_cast<double>(logs[at]) / rows;
+    own.z += static_cast<double>(logs[at]) * static_cast<double>(logs[at]);
   }
+  own.z /= rows * static_cast<double>(shape.groups);
   tally->add(own);
 }
 

@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(32 * warps) backward_kernel(RoutingShape shape
   if (at >= shape.rows * shape.groups) return;
   const int n = static_cast<int>(shape.experts / shape.groups), k = static_cast<int>(shape.chosen);
   const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(at % shape.groups) * n;
-  const double per_choice = of.balance * static_cast<double>(n) / static_cast<double>(k * shape.rows);
+  const auto groups = static_cast<double>(shape.groups);
+  const double per_choice = of.balance / groups * static_cast<double>(n) / static_cast<double>(k * shape.rows);
   const float* const p = of.probability + at * n;
   double chosen = 0, mean = 0;  // means of the gradients of gates and of the balance
   for (int64_t c = at * k; c < at * k + k; ++c) {
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(32 * warps) backward_kernel(RoutingShape shape
       sum += static_cast<double>(of.gate[c]) * (shape.normalised ? d_gate - chosen : d_gate);
     }
     if (of.balance != 0) sum += per_choice * probability * (of.wanted[first + e] - mean);
-    if (of.z != 0) sum += 2 * of.z * static_cast<double>(of.logs[at]) * probability;
+    if (of.z != 0) sum += 2 * of.z / groups * static_cast<double>(of.logs[at]) * probability;
     d_logits[at * n + e] = narrow<T>(static_cast<float>(sum));
   }
 }
@@ -176,28 +177,29 @@ constexpr int tally_threads = 1024;
 __global__ void __launch_bounds__(tally_threads)
     tally_kernel(RoutingShape shape, const float* probability, const float* logs, const int32_t* wanted,
                  const int32_t* counts, RouterTally* tally) {
-  __shared__ double sums[2][32];
+  __shared__ double sums[2][32], loads[2][32];
   const auto rows = static_cast<double>(shape.rows);
-  double balance = 0, z = 0;
+  double balance = 0, z = 0, dropped = 0, most = 0;
   for (int64_t i = threadIdx.x; i < shape.rows * shape.experts; i += tally_threads) {
     balance += static_cast<double>(probability[i]) * wanted[i % shape.experts];
   }
   for (int64_t i = threadIdx.x; i < shape.rows * shape.groups; i += tally_threads) {
     z += static_cast<double>(logs[i]) * static_cast<double>(logs[i]);
   }
-  balance = block_sum(balance, sums[0]), z = block_sum(z, sums[1]);
+  for (int64_t e = threadIdx.x; e < shape.experts; e += tally_threads) {
+    dropped += wanted[e] - counts[e];  // whole numbers
+    most = max(most, static_cast<double>(wanted[e]));
+  }
+  balance = block_sum(balance, sums[0]), z = block_sum(z, sums[1]), dropped = block_sum(dropped, loads[0]);
+  most = static_cast<double>(block_max(static_cast<float>(most), reinterpret_cast<float*>(loads[1])));
   if (threadIdx.x != 0) return;
-  const auto n = static_cast<double>(shape.experts / shape.groups);
+  const auto groups = static_cast<double>(shape.groups), E = static_cast<double>(shape.experts);
   RouterTally own;
   own.layers = 1, own.choices = static_cast<uint64_t>(shape.rows * shape.groups * shape.chosen);
-  own.balance = balance / rows / rows * n / static_cast<double>(shape.chosen);
-  own.z = z / rows;
-  int32_t most = 0;
-  for (int64_t e = 0; e < shape.experts; ++e) {
-    own.dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
-    most = max(most, wanted[e]);
-  }
-  own.peak = most * static_cast<double>(shape.experts) / static_cast<double>(own.choices);
+  own.balance = balance * (E / (groups * groups * static_cast<double>(shape.chosen)) / (rows * rows));
+  own.z = z / (rows * groups);
+  own.dropped = static_cast<uint64_t>(dropped);
+  own.peak = most * E / static_cast<double>(own.choices);
   tally->add(own);
 }
 

@@ -51,7 +51,7 @@ __device__ inline ExpertTile own_tile(const ExpertCall& call) {
   return tile;
 }
 
-// Of the result: where the tile's rows go, and how many there are.
+// Says of the result where the tile's rows go, and how many there are.
 struct TileTarget {
   GradTarget to;
   int64_t first;  // row of `to`

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/hugging_face.h"
+#include "models/sharing.h"
 #include "runtime/train/run_manifest.h"
 #include "tests/runtime/config/config_helpers.h"
 
@@ -83,6 +84,17 @@ TEST_CASE("a GPT-2 has experts where their number is said, and no key of them el
   CHECK(has(error_of([&] { with({"model.experts.top_k=2"}); }), "has no effect without model.experts.number"));
   const Config config = parse_config(plain, "c", {"model.experts.number=4"}, 1);
   CHECK_THROWS_AS(zrt::models::to_hugging_face(model_json(config), zrt::core::DType::f32), zrt::core::DataError);
+}
+
+TEST_CASE("layers with experts share no parameters with layers that have none") {
+  const auto model = [](const char* every) {
+    return parse_config(R"({"train_batch_size": 1, "model": {"preset": "gpt2-tiny", "layers": 4}})", "c",
+                        {"model.experts.number=4", every}, 1)
+        .model.make();
+  };
+  CHECK_THROWS_AS(zrt::models::share(model("model.experts.every=2"), {.groups = {4}}), zrt::core::ConfigError);
+  CHECK(zrt::models::share(model("model.experts.every=1"), {.groups = {4}}).parameters() <
+        model("model.experts.every=1").parameters() / 2);
 }
 
 }  // namespace zrt::config_experts_test

@@ -81,7 +81,7 @@ TEST_CASE("Mixtral and Qwen3-MoE give transformers' logits within 1e-5, and go o
     }
     ++compared;
   }
-  CHECK(compared == 5);
+  CHECK(compared == 6);
 }
 
 TEST_CASE("Every key of experts that config.json says changes the logits") {
@@ -96,6 +96,8 @@ TEST_CASE("Every key of experts that config.json says changes the logits") {
                                     {"mixtral", "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
                                     {"mixtral_window", "sliding_window", 7},
                                     {"mixtral_window", "sliding_window", nullptr},
+                                    {"qwen3_moe_window", "sliding_window", 7},
+                                    {"qwen3_moe_window", "use_sliding_window", false},
                                     {"qwen3_moe", "num_experts_per_tok", 3},
                                     {"qwen3_moe", "norm_topk_prob", false},
                                     {"qwen3_moe_step", "norm_topk_prob", true},
