@@ -69,6 +69,9 @@ TEST_CASE("Accuracies and each item's scores are those of the reference, on any 
       }
     }
   }
+  const Result both = run_zrt("eval " + imported.run + imported.tasks + "--ranks 2 --set parallel.tensor=2");
+  CHECK(both.code != 0);
+  CHECK(both.text.find("--ranks 2 asks for data-parallel ranks alone") != std::string::npos);
   const json drawn = imported.eval(shots + "--shot-seed 3"), again = imported.eval(shots + "--shot-seed 3 --ranks 2");
   CHECK(drawn == again);
 }

@@ -2,15 +2,13 @@
 // timing, and the numbers of one rank where ranks share the experts.
 #include "runtime/config/config.h"
 #include "tests/runtime/engine/model_invariance.h"
+#include "tests/runtime/engine/model_sweep.h"
 #include "tests/runtime/pipeline.h"
-#include "tests/runtime/placements.h"
-#include "tests/runtime/train/saving_run.h"
 
 namespace zrt::experts_engine_test {
 
 using namespace zrt;
 using namespace zrt::testing;
-using runtime::Recompute;
 using runtime::ScheduleKind;
 
 namespace {
@@ -53,30 +51,8 @@ TEST_CASE("A serialized run with experts holds exactly the live bytes the plan s
 }
 
 TEST_CASE("Wherever states of experts are, whatever is computed again and when it is updated, the bits are the same") {
-  const std::vector<std::vector<Recompute>> kept{{}, {Recompute::selective}, {Recompute::full}};
-  for (const bool llama : {true, false}) {
-    const models::Model model = llama ? llama_with_experts(true) : gpt2_with_experts(true);
-    Setting s;
-    s.ranks = 2, s.compute = llama ? core::DType::bf16 : core::DType::f32;
-    s.accumulation = s.reduce_every = 2, s.steps = 3, s.clip = 0;
-    const Outcome reference = run(model, s);
-    unsigned turn = 0;
-    for (const NamedPlacing& placing : placings()) {
-      ++turn;
-      if (left_to_processor(turn)) continue;
-      s.stage = static_cast<int>(turn % 4);
-      s.placement = placing.place;
-      s.recompute = kept[turn % 3];
-      s.overlap = turn % 2 == 0, s.early_updates = turn % 5 == 0;
-      s.unit_elements = turn % 2 ? 3000 : 1 << 20;
-      INFO((llama ? "Llama's, " : "GPT-2's, ") << placing.name << ", stage " << s.stage << ", turn " << turn);
-      const Outcome outcome = run(model, s);
-      CHECK(outcome.state == reference.state);
-      CHECK(outcome.losses == reference.losses);
-      CHECK(outcome.planned == outcome.measured);
-      CHECK(outcome.planned_behind == outcome.measured_behind);
-    }
-  }
+  check_placements(llama_with_experts(true), core::DType::bf16);
+  check_placements(gpt2_with_experts(true), core::DType::f32);
 }
 
 TEST_CASE("Pipelines of layers with experts have the bits of no pipeline, also where weights' gradients come later") {
@@ -127,22 +103,7 @@ TEST_CASE("Ranks that share experts train as one rank does, to rounding, and ali
 }
 
 TEST_CASE("A run with experts goes on from a checkpoint with the bits of one that did not stop, on other ranks too") {
-  const models::Model model = llama_with_experts(true);
-  Setting s;
-  s.ranks = 2, s.stage = 3, s.compute = core::DType::bf16;
-  const TemporaryFolder folder;
-  SavingRun whole(model, s, folder.path, true);
-  whole.steps(2);
-  whole.save();
-  REQUIRE(whole.saved().error.empty());
-  const std::string at_save = whole.hash();
-  whole.steps(3);
-  const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
-  SavingRun again(model, s, folder.path / "again", false, &reader);
-  again.steps(3);
-  CHECK(again.hash() == whole.hash());
-  s.ranks = 3, s.stage = 1;
-  CHECK(SavingRun(model, s, folder.path / "other", false, &reader).hash() == at_save);
+  check_resume(llama_with_experts(true));
 }
 
 }  // namespace zrt::experts_engine_test

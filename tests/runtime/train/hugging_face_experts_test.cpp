@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Logits = std::vector<std::vector<float>>;
-
 const fs::path goldens = fs::path(zrt::test::data_folder()) / "hugging_face";
 
 Json golden() {
@@ -31,27 +29,10 @@ Logits logits_of_folder(const fs::path& folder) {
   return logits_of(config_of(reader), reader, golden()["tokens"]);
 }
 
-double distance(const Logits& a, const Logits& b) {
-  REQUIRE(a.size() == b.size());
-  double most = 0;
-  for (size_t t = 0; t < a.size(); ++t) {
-    REQUIRE(a[t].size() == b[t].size());
-    for (size_t v = 0; v < a[t].size(); ++v) {
-      most = std::max(most, std::abs(static_cast<double>(a[t][v]) - static_cast<double>(b[t][v])));
-    }
-  }
-  return most;
-}
-
 std::vector<float> values_of(const Reader& reader, const std::string& tensor) {
   std::vector<float> values(static_cast<size_t>(reader.weights().elements(tensor)));
   reader.read(tensor, 0, values);
   return values;
-}
-
-void contains(const std::string& text, const std::string& part) {
-  INFO(text << "\nlacks: " << part);
-  CHECK(text.find(part) != std::string::npos);
 }
 
 }  // namespace

@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Logits = std::vector<std::vector<float>>;
-
 const fs::path goldens = fs::path(zrt::test::data_folder()) / "hugging_face";
 constexpr const char* sets[] = {"qwen2", "phi3", "rope"};
 
@@ -35,23 +33,6 @@ Json golden_of(const char* set) {
 Logits logits_of_folder(const fs::path& folder) {
   const Reader reader = open_hugging_face(folder);
   return logits_of(config_of(reader, {"model.sequence=16"}), reader, golden_of("rope")["tokens"]);
-}
-
-double distance(const Logits& a, const Logits& b) {
-  REQUIRE(a.size() == b.size());
-  double most = 0;
-  for (size_t t = 0; t < a.size(); ++t) {
-    REQUIRE(a[t].size() == b[t].size());
-    for (size_t v = 0; v < a[t].size(); ++v) {
-      most = std::max(most, std::abs(static_cast<double>(a[t][v]) - static_cast<double>(b[t][v])));
-    }
-  }
-  return most;
-}
-
-void contains(const std::string& text, const std::string& part) {
-  INFO(text << "\nlacks: " << part);
-  CHECK(text.find(part) != std::string::npos);
 }
 
 struct FileTensor {
