@@ -93,15 +93,16 @@ int eval_command(const Args& args) {
   if (values.count("ranks")) {
     ranks = values["ranks"].as<int>();
     if (*ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", *ranks));
-    for (const runtime::ResolvedKey& key : of_run.keys) {
-      const bool meshes = key.path == "parallel.tensor" || key.path == "parallel.pipeline";
-      if (!meshes || key.from != "command line" || key.value == "1") continue;
+    for (const runtime::Override& set : config_settings(values)) {
+      const std::string key = set.text.substr(0, set.text.find('='));
+      if ((key != "parallel.tensor" && key != "parallel.pipeline") || set.text == key + "=1") continue;
       throw core::UsageError(
-          fmt::format("--ranks {} asks for data-parallel ranks alone, but --set for {} = {}; leave one of them out. "
+          fmt::format("--ranks {} asks for data-parallel ranks alone, but {} {} for others; leave one of them out. "
                       "Without --ranks the mesh is the run's, with what --set changes of it.",
-                      *ranks, key.path, key.value));
+                      *ranks, set.option, set.text));
     }
   }
+
   const runtime::Config config = ranks ? runtime::data_parallel(of_run, *ranks) : of_run;
   const auto transport = comm::make_transport(values["transport"].as<std::string>(), ranks, config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
