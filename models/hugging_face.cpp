@@ -21,7 +21,7 @@ void write_sizes(const HuggingFaceForm& form, const OrderedJson& model, OrderedJ
   }
 }
 
-// Where the section has a key: "experts.number" in an object of its own.
+// Returns the section's place for a key; "experts.number" lies in an object of its own.
 OrderedJson& own(OrderedJson& model, const std::string& key) {
   const size_t dot = key.find('.');
   return dot == std::string::npos ? model[key] : model[key.substr(0, dot)][key.substr(dot + 1)];

@@ -37,7 +37,7 @@ class TextCoder {
 
 bool has_template(const Tokenizer& tokenizer);
 
-// With the template where the datasets' documents have it. Throws as open_tokenizer().
+// Uses the template where the datasets' documents have it. Throws as open_tokenizer().
 TextCoder open_coder(const DatasetTokenizer& tokenizer);
 
 }  // namespace zrt::runtime::data

@@ -188,7 +188,7 @@ void carry_files(const Config& config, const checkpoint::Reader* resumed, const 
   CarriedFiles files = files_of_start(config, resumed, warn);
   if (const auto data = data_tokenizer(config)) {
     if (checkpoint::has_tokenizer(files)) {
-      // Of a run's own checkpoint its data is compared already.
+      // A run's own checkpoint is compared with its data already.
       const bool named = resumed != nullptr && !trained_tokenizer(resumed->manifest().made_by).empty();
       if (!named) settle_tokenizer(config, *data, resumed != nullptr, files, warn);
     } else if (!data->file.empty()) {

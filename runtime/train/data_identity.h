@@ -29,8 +29,8 @@ void require_same_data(comm::Transport& transport, const checkpoint::Json& data,
 // The tokenizer of the data that a checkpoint was trained on, in words (data::tokenizer_text); "" where it, or
 // one of its datasets, does not say. `made_by` as in its manifest.
 std::string trained_tokenizer(const checkpoint::Json& made_by);
-// Whether the training data's documents stood in their tokenizer's template; nothing where a checkpoint has no word of
-// its data.
+// Tells whether the training data's documents stood in their tokenizer's template; nothing where a checkpoint has no
+// word of its data.
 std::optional<bool> trained_template(const checkpoint::Json& made_by);
 
 // Says that the data was made by another tokenizer than that of a checkpoint; "" where it was not or is not known.

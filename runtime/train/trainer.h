@@ -20,7 +20,7 @@ namespace zrt::runtime {
 // what the other hooks use without a lock.
 struct TrainHooks {
   std::function<void(const std::vector<std::string>& lines)> gpus;  // of all ranks, a line each
-  // How many steps the run has where a checkpoint makes it others than the configuration says; before all else.
+  // Hears first of all how many steps the run has, where a checkpoint makes them others than the configuration says.
   std::function<void(int64_t steps)> steps;
   std::function<void(std::span<const Compiled> stages)> planned;
   std::function<void(const StepMetrics& metrics)> step;

@@ -55,7 +55,7 @@ TEST_CASE("one new token attends to its window alone, however many tokens are be
     attention_decode(s, row.data(), out.data(), t, static_cast<std::byte*>(cache.data()),
                      static_cast<std::byte*>(workspace.data()));
     const Doubles last(expected.begin() + t * s.C(), expected.begin() + (t + 1) * s.C());
-    // Of one row, whose norm may be small: twice what a whole tensor is allowed.
+    // One row's norm may be small: it is allowed twice what a whole tensor is.
     CHECK(error_of(out, last) < 2 * tolerance(type));
   }
 }

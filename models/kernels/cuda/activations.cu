@@ -25,7 +25,7 @@ __device__ float gelu_exp(float x) {
   return exponential<T>(-1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
 
-// What a gate makes of x, and its slope there.
+// Holds what a gate makes of x, and its slope there.
 struct Bent {
   float value, slope;
 };

@@ -23,7 +23,7 @@ struct ExpertCall {
   void* matrix[most] = {};  // the weight, or its gradient
   uint8_t accumulate[most] = {};
 
-  // As many tiles of size by size as there can be.
+  // Returns the most tiles of size by size that there can be.
   int64_t tiles(ExpertRole role, int64_t size) const {
     const int64_t columns = (N + size - 1) / size;
     if (role == ExpertRole::weight_gradient) return experts * ((M + size - 1) / size) * columns;

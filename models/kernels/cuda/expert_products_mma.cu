@@ -47,7 +47,7 @@ __device__ void add_step(Sums& sums, uint32_t a, int row, uint32_t b, int column
   }
 }
 
-// As many of them as there are `left` elements along K.
+// Adds the products of the `left` elements that remain along K, of a whole depth at most.
 template <class E, bool a_wide, bool b_wide>
 __device__ void add_products(Sums& sums, uint32_t a, int row, uint32_t b, int column, int left) {
   if (left < depth) {

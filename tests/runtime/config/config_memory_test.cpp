@@ -1,4 +1,4 @@
-// What memory holds where: budgets, placements, rules, updates and recomputation.
+// The configuration says what memory holds where: budgets, placements, rules, updates and recomputation.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>

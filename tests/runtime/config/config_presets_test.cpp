@@ -75,7 +75,7 @@ TEST_CASE("a Llama takes its own keys, and what is left open is as the paper has
   CHECK(in_force(given, "model.rope_scaling.high_freq_factor") == 4);
   CHECK(in_force(given, "model.rope_scaling.original_max_position_embeddings") == 4096);
   CHECK(in_force(llama(R"(, "rope_scaling": null)"), "model.rope_scaling.rope_type") == "default");
-  // Of a layer: two gains, queries and output, keys and values, and three matrices of the MLP.
+  // A layer has two gains, queries and output, keys and values, and three matrices of the MLP.
   const int64_t layer = 2 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 100 * 64;
   CHECK(given.model.make().parameters() == 9 * 64 + 2 * layer + 64);
 }

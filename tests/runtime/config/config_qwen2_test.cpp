@@ -127,7 +127,7 @@ TEST_CASE("each rule of stretched positions infers the keys that it reads, and n
   const Config whole = parse_config(
       R"({"train_batch_size": 1, "model": {"preset": "qwen2-tiny", "rope_scaling": {"rope_type": "yarn"}}})", "c", {},
       1);
-  // Whether the file names the preset or the command line.
+  // The file may name the preset, or the command line.
   const Config named = preset("qwen2-tiny", {"model.rope_scaling.rope_type=yarn", "model.preset=qwen2-tiny"});
   for (const Config& config : {whole, named}) {
     const nlohmann::json shorter = in_force(reconfigured(config, {"model.sequence=16"}, 1));

@@ -1,4 +1,4 @@
-// Which texts ids stand for in the files of tokenizers, and where two files differ.
+// Tests tell which texts ids stand for in the files of tokenizers, and where two files differ.
 #include "runtime/data/token_texts.h"
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// What every type of model is put through: all placements, and a run that goes on from a checkpoint.
+// Every type of model is put through these: all placements, and a run that goes on from a checkpoint.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// What collectives cost by the constants of a cluster: over links, inside and between hosts, in groups of either.
+// Collectives cost what a cluster's constants say: over links, inside and between hosts, in groups of either.
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/cost/nominal_cluster.h"
