@@ -39,7 +39,7 @@ std::string nearest_degrees(int ranks, int tensor, int pipeline) {
 
 }  // namespace
 
-Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) : Mesh() {
+Mesh::Mesh(int ranks, int tensor, int pipeline, int inner, int expert) : Mesh() {
   check_degree("ranks", ranks);
   check_degree("parallel.tensor", tensor);
   check_degree("parallel.pipeline", pipeline);
@@ -54,12 +54,18 @@ Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) : Mesh() {
                       " ranks, or change a degree" + nearest_degrees(ranks, tensor, pipeline) + ".");
   }
   const int data = static_cast<int>(ranks / model);
-  if (inner < 1 || data % inner != 0)
+  check_degree("parallel.expert", expert);
+  if (data % expert != 0) {
+    throw ConfigError("parallel.expert = " + std::to_string(expert) + " does not divide the " + std::to_string(data) +
+                      " data-parallel ranks; nearest that do: " + nearest_divisors(data, 1, expert) + ".");
+  }
+  if (inner < 1 || data / expert % inner != 0)
     throw ConfigError("islands of " + std::to_string(inner) + " ranks do not divide " + std::to_string(data) +
                       " data-parallel ranks.");
   degrees_[static_cast<int>(Axis::tensor)] = tensor;
   degrees_[static_cast<int>(Axis::inner)] = inner;
-  degrees_[static_cast<int>(Axis::outer)] = data / inner;
+  degrees_[static_cast<int>(Axis::expert)] = expert;
+  degrees_[static_cast<int>(Axis::outer)] = data / expert / inner;
   degrees_[static_cast<int>(Axis::pipeline)] = pipeline;
 }
 

@@ -9,6 +9,7 @@ namespace zrt::core {
 
 enum class Axis : uint8_t {
   tensor,    // ranks that share the work of each block
+  expert,    // ranks that do the same on other samples, each with experts of its own
   inner,     // ranks of an island that do the same on other samples: of a host, or of what fast links connect
   outer,     // islands of a stage
   pipeline,  // stages
@@ -19,8 +20,11 @@ struct AxisFacts {
   const char* group;  // the name of groups of ranks that differ along it alone; null: not made for it
   bool data;          // its ranks do the same on other samples
 };
-inline constexpr AxisFacts axis_facts[] = {
-    {"tensor", "tp", false}, {"inner", nullptr, true}, {"outer", nullptr, true}, {"pipeline", nullptr, false}};
+inline constexpr AxisFacts axis_facts[] = {{"tensor", "tp", false},
+                                           {"expert", "ep", true},
+                                           {"inner", nullptr, true},
+                                           {"outer", nullptr, true},
+                                           {"pipeline", nullptr, false}};
 inline constexpr int axis_count = sizeof(axis_facts) / sizeof(axis_facts[0]);
 
 class Axes {  // a set
@@ -54,7 +58,9 @@ inline constexpr Axes data_axes = [] {
   for (int a = 0; a < axis_count; ++a) axes = axis_facts[a].data ? axes | static_cast<Axis>(a) : axes;
   return axes;
 }();
-inline constexpr Axes island_axes = data_axes.without(Axis::outer);  // ranks of an island
+inline constexpr Axes island_axes = Axis::inner;                           // ranks of an island
+inline constexpr Axes outer_axes = data_axes.without(island_axes);         // ranks of one place in their islands
+inline constexpr Axes expert_data_axes = data_axes.without(Axis::expert);  // ranks with the same experts
 inline constexpr Axes stage_axes = data_axes | Axis::tensor;
 inline constexpr Axes all_axes = stage_axes | Axis::pipeline;
 
@@ -77,8 +83,8 @@ class Mesh {
   }
   // The data-parallel size is ranks / (tensor * pipeline), in islands of `inner`. Throws ConfigError naming the numbers
   // when that is not a whole number of at least 1, or when a number is outside 1..max_ranks; the caller sees to it that
-  // islands divide the data-parallel size.
-  Mesh(int ranks, int tensor, int pipeline, int inner = 1);
+  // islands and ranks with other experts divide the data-parallel size.
+  Mesh(int ranks, int tensor, int pipeline, int inner = 1, int expert = 1);
 
   static constexpr int max_ranks = 1 << 20;
 
@@ -91,6 +97,7 @@ class Mesh {
   int tensor() const { return degree(Axis::tensor); }
   int data() const { return degree(data_axes); }
   int inner() const { return degree(island_axes); }
+  int expert() const { return degree(Axis::expert); }
   int pipeline() const { return degree(Axis::pipeline); }
   int stage_ranks() const { return degree(stage_axes); }
   // The axes that tell ranks apart: all, or the data-parallel ones where these are enough.

@@ -74,6 +74,9 @@ class Block {
 
   virtual const Anatomy& anatomy() const;  // of one part, unless said otherwise
 
+  // Rows of a port, where these are not the microbatch's.
+  virtual int64_t port_rows(size_t /*port*/, const Shape& shape) const { return shape.rows(); }
+
   // In training; else what crosses runs of parts.
   virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;
   // What the input half of a part's backward leaves for the weight half, which reads this, ports and gradients of ports

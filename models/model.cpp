@@ -51,9 +51,13 @@ bool Model::sends(size_t block) const {
 
 std::map<std::string, uint32_t> Model::canonical_numbers() const {
   std::map<std::string, uint32_t> all;
+  uint32_t position = 0, run = 0;  // tensors of a layer's experts so far
   for (const ParamRef& ref : canonical_params()) {
-    const auto position = static_cast<uint32_t>(all.size());
-    all.emplace(blocks[ref.block]->params()[ref.index].name, position);
+    const Param& param = blocks[ref.block]->params()[ref.index];
+    all.emplace(param.name, position++);
+    if (!param.spread || ++run < param.spread->tensors) continue;
+    position += static_cast<uint32_t>(param.spread->places - 1) * run;  // those of the other ranks
+    run = 0;
   }
   return all;
 }
@@ -77,7 +81,7 @@ bool Model::used_first_elsewhere(const Param& param) const {
 
 int64_t Model::parameters() const {
   int64_t count = 0;
-  for (const ParamRef& ref : canonical_params()) count += blocks[ref.block]->params()[ref.index].whole_elements();
+  for (const ParamRef& ref : canonical_params()) count += blocks[ref.block]->params()[ref.index].elements_of_all();
   return count;
 }
 
@@ -85,7 +89,7 @@ int64_t Model::active_parameters() const {
   double count = 0;
   for (const ParamRef& ref : canonical_params()) {
     const Param& param = blocks[ref.block]->params()[ref.index];
-    count += param.share * static_cast<double>(param.whole_elements());
+    count += param.share * static_cast<double>(param.elements_of_all());
   }
   return std::llround(count);
 }
@@ -100,7 +104,7 @@ double Model::flops_per_token() const {
       if (predicts(block) && !embeds(block) && embedded.contains(param.name)) continue;
       const bool of_positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
       // Nobody makes the gradient of what is frozen.
-      const double used = param.share * static_cast<double>(param.whole_elements());
+      const double used = param.share * static_cast<double>(param.elements_of_all());
       if (!of_positions) flops += (trains(param) ? 6 : 4) * used;
     }
   }

@@ -68,10 +68,11 @@ struct Model {
     size_t block, index;
   };
   std::vector<ParamRef> canonical_params() const;
-  std::map<std::string, uint32_t> canonical_numbers() const;  // positions among these
-  int64_t parameters() const;                                 // elements of the distinct parameters, whole
-  int64_t active_parameters() const;                          // … of these, those that a token is computed with
-  bool shares_layers = false;  // some layers share parameters (sharing.h): their gradients are added up
+  // Positions among these, where each tensor of a spread parameter counts; that of its first rank.
+  std::map<std::string, uint32_t> canonical_numbers() const;
+  int64_t parameters() const;         // elements of the distinct parameters, whole
+  int64_t active_parameters() const;  // … of these, those that a token is computed with
+  bool shares_layers = false;         // some layers share parameters (sharing.h): their gradients are added up
   bool trains(const Param& param) const { return !frozen.contains(param.name); }
 
   // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage

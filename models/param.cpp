@@ -27,6 +27,20 @@ Cut cut_of(const Param& param, int rank) {
 
 }  // namespace
 
+std::string Param::name_at(int place) const {
+  if (!spread || place == 0) return name;
+  const size_t digits = std::to_string(spread->expert).size();
+  return name.substr(0, spread->at) + std::to_string(spread->expert + place * spread->experts) +
+         name.substr(spread->at + digits);
+}
+
+Param Param::at(int place) const {
+  Param one = *this;
+  one.name = name_at(place);
+  one.spread.reset();
+  return one;
+}
+
 int64_t Param::elements() const {
   return product(shape);
 }
@@ -42,7 +56,7 @@ int64_t Param::whole_elements() const {
 }
 
 bool alike(const Param& a, const Param& b) {
-  return a.shape == b.shape && a.summed == b.summed && a.slice == b.slice;
+  return a.shape == b.shape && a.summed == b.summed && a.slice == b.slice && a.spread == b.spread;
 }
 
 Param sliced(Param whole, size_t dimension, int ranks, int64_t sections) {

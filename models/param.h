@@ -22,19 +22,36 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// Ranks along core::Axis::expert have a tensor each in the same place: that of another expert. The tensors of all
+// experts of a layer follow one another in the model's canonical order, expert by expert.
+struct Spread {
+  int places = 1;       // ranks
+  int64_t expert = 0;   // on the first of them, as the name says behind its first `at` characters
+  int64_t experts = 1;  // of a layer on each
+  size_t at = 0;
+  uint32_t tensors = 1;  // of all these experts
+  bool operator==(const Spread&) const = default;
+};
+
 struct Param {
   std::string name;            // Hugging Face name; two blocks naming the same tensor share it
   std::vector<int64_t> shape;  // of a rank's part, its dimensions as Hugging Face stores them
   Init init = Init::zeros;
-  float deviation = 0;           // of Init::normal
-  std::optional<Slice> slice{};  // nothing: every rank has all of it
+  float deviation = 0;             // of Init::normal
+  std::optional<Slice> slice{};    // nothing: every rank has all of it
   // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
   bool summed = false;
   double share = 1;  // of all rows, those that are multiplied by it, where a router picks experts and all get as many
+  // Nothing: ranks along Axis::expert have the same; else shape and slice are of each one's tensor.
+  std::optional<Spread> spread{};
 
+  int places() const { return spread ? spread->places : 1; }
+  std::string name_at(int place) const;  // along Axis::expert
+  Param at(int place) const;             // the tensor by itself
   int64_t elements() const;
   std::vector<int64_t> whole_shape() const;
   int64_t whole_elements() const;
+  int64_t elements_of_all() const { return whole_elements() * places(); }
 };
 
 // True if both have the same shape and ranks hold the same parts of it.

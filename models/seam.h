@@ -17,9 +17,11 @@ enum class Collective : uint8_t {
   all_reduce,      // each has made a part of a sum: all get the sum
   reduce_scatter,  // … each gets rows of its own of it
   all_gather,      // each has made rows of its own: all get all rows
+  // Each has made a message to each, of which the port's rows are one behind the other; what comes lies behind them.
+  all_to_all,
 };
 constexpr std::string_view collective_name(Collective collective) {
-  constexpr std::string_view names[] = {"nothing", "all-reduce", "reduce-scatter", "all-gather"};
+  constexpr std::string_view names[] = {"nothing", "all-reduce", "reduce-scatter", "all-gather", "all-to-all"};
   return names[static_cast<size_t>(collective)];
 }
 constexpr bool adds_up(Collective collective) {
@@ -35,6 +37,8 @@ struct Seam {
   bool enters() const { return adds_up(backward); }
   // Ranks complete nothing: what one call has made is there for the next one of the same rank.
   bool stays() const { return forward == Collective::none && backward == Collective::none; }
+  // Rows go to other ranks and come back: the port has room for both, and rows of its own (Block::port_rows).
+  bool delivers() const { return forward == Collective::all_to_all; }
   // A product made it: the gradients of that one's weights read what comes back.
   bool of_product() const { return adds_up(forward) || stays(); }
   bool operator==(const Seam&) const = default;

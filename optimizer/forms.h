@@ -48,7 +48,7 @@ void for_parameters(const UnitPart& part, const Body& body) {
   for (size_t p = 0; p < params.size(); ++p) {
     const int64_t begin = params[p].offset, end = p + 1 < params.size() ? params[p + 1].offset : part.unit->elements;
     const int64_t from = std::max(part.begin, begin), to = std::min(part.begin + part.count, end);
-    if (from < to) body(params[p].number, from - begin, from - part.begin, to - from);
+    if (from < to) body(params[p].number_at(part.expert_rank), from - begin, from - part.begin, to - from);
   }
 }
 

@@ -52,6 +52,7 @@ struct UnitPart {
   const Unit* unit = nullptr;
   int64_t begin = 0, count = 0;
   int tensor_rank = 0;  // among those that have parts of the unit's tensors
+  int expert_rank = 0;  // … that have a tensor each in the place of these
   // fp32 weights; null where there are none beside `weight`, which is bf16 then and rounded at random.
   float* master = nullptr;
   const void* grad = nullptr;

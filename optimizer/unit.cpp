@@ -32,8 +32,8 @@ int64_t Unit::parameters() const {
 }
 
 SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank) {
-  const int64_t count = unit.elements / mesh.data();
-  const int64_t skipped = mesh.place(core::data_axes.without(unit.shard_axes), rank) * count;
+  const int64_t count = unit.elements / mesh.degree(unit.replica_axes());
+  const int64_t skipped = mesh.place(unit.replica_axes().without(unit.shard_axes), rank) * count;
   return {mesh.place(unit.shard_axes, rank) * unit.shard + skipped, count, skipped};
 }
 
@@ -55,10 +55,11 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
   table.cut = cut;
   const auto param_users = users(model);
   std::map<std::string, ParamPlace> places;
-  uint32_t number = 0;
+  const std::map<std::string, uint32_t> own_numbers =
+      model.param_numbers ? std::map<std::string, uint32_t>{} : model.canonical_numbers();
   int64_t persistent_elements = 0;
   // The unit that takes the next parameter of a kind: trained, persistent, group, and how ranks share it.
-  std::map<std::tuple<bool, bool, uint32_t, bool, bool>, size_t> open;
+  std::map<std::tuple<bool, bool, uint32_t, bool, bool, bool>, size_t> open;
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
@@ -72,7 +73,8 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     const bool copied = model.used_elsewhere(param);
     const bool alone = copied || (trained && optimizer && optimizer->refines(group));
     const bool sliced = param.slice.has_value(), summed = trained && param.summed;
-    size_t& at = open.try_emplace({trained, persistent, group, sliced, summed}, SIZE_MAX).first->second;
+    const bool spread = param.spread.has_value();
+    size_t& at = open.try_emplace({trained, persistent, group, sliced, summed, spread}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
@@ -80,8 +82,9 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
       Unit& made = table.units.emplace_back();
       made.name = param.name, made.blocks = blocks, made.group = group, made.held = cut.held;
       if (persistent) made.held.weights = Extent::full;
-      made.shard_axes = made.holder_axes = cut.shard_axes;
-      if (sliced) made.holder_axes = cut.shard_axes | core::Axis::tensor;
+      made.shard_axes = made.holder_axes = spread ? cut.shard_axes.without(core::Axis::expert) : cut.shard_axes;
+      if (sliced) made.holder_axes = made.shard_axes | core::Axis::tensor;
+      if (spread) made.gradient_axes = core::expert_data_axes;
       if (summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
       made.of_layers = copied && model.shares_layers && models::layer_of(param.name) >= 0;
       made.copied = copied, made.counted_elsewhere = model.used_first_elsewhere(param), made.trained = trained;
@@ -89,13 +92,14 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it
     Unit& unit = table.units[here];
-    unit.params.push_back(UnitParam{&param, unit.elements, model.param_numbers ? model.number(param) : number++});
+    unit.params.push_back(
+        UnitParam{&param, unit.elements, model.param_numbers ? model.number(param) : own_numbers.at(param.name)});
     places[param.name] = ParamPlace{static_cast<uint32_t>(here), unit.elements};
     unit.elements += extent;
   }
   for (Unit& unit : table.units) {
     if (unit.params.size() > 1) unit.name += " … " + unit.params.back().param->name;
-    unit.elements = round_up(unit.elements, cut.mesh.data() * cut.alignment);
+    unit.elements = round_up(unit.elements, cut.mesh.degree(unit.replica_axes()) * cut.alignment);
     unit.shard = unit.elements / cut.mesh.degree(unit.shard_axes);
   }
   for (const auto& block : model.blocks) {

@@ -20,13 +20,17 @@ struct UnitParam {
   const models::Param* param = nullptr;  // owned by the model
   int64_t offset = 0;                    // elements from the unit's start
   uint32_t number = 0;                   // position in the model's canonical order: key of its random numbers
+  // … of the tensor that ranks of this place along core::Axis::expert have.
+  uint32_t number_at(int place) const {
+    return number + (param != nullptr && param->spread ? static_cast<uint32_t>(place) * param->spread->tensors : 0);
+  }
 };
 
 struct Unit {
   std::string name;  // first and last parameter
   std::vector<UnitParam> params;
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
-  int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
+  int64_t elements = 0;          // with padding: a multiple of its replicas × the cut's alignment
   int64_t shard = 0;             // elements of one of the equal parts that its states are cut into
   uint32_t group = 0;            // of its parameters: Optimizer::group_of; means nothing where it is frozen
   Extents held;                  // by each rank
@@ -36,6 +40,10 @@ struct Unit {
   core::Axes holder_axes = core::data_axes;
   // … makes a part of its gradient: they add these up.
   core::Axes gradient_axes = core::data_axes;
+  // … has the same tensors and does the same on other samples. All data-parallel ranks have, but of a unit of experts
+  // that are spread over ranks.
+  core::Axes replica_axes() const { return gradient_axes.without(core::Axis::tensor); }
+  core::Axes apart_axes() const { return core::data_axes.without(replica_axes()); }  // … has other tensors
   // The unit has one parameter, which another stage of a pipeline uses too: each stage has a copy, and they add up
   // their gradients. The stage that uses it first counts it, in norms and checkpoints.
   bool copied = false, counted_elsewhere = false;
@@ -45,6 +53,10 @@ struct Unit {
   int64_t parameters() const;  // elements without padding
   int shards() const { return static_cast<int>(elements / shard); }
   bool sliced() const { return holder_axes != shard_axes; }
+  bool spread() const { return apart_axes() != core::Axes(); }
+  core::Axes part_axes() const {  // ranks that differ along these have all of its tensors
+    return apart_axes() | holder_axes.without(shard_axes);
+  }
   int64_t extent(Extent of) const { return of == Extent::full ? elements : shard; }  // elements
   // Ranks have the whole weight but update only their shard of it: it is gathered before its next use.
   bool refreshes() const { return trained && held.weights == Extent::full && held.states == Extent::shard; }

@@ -3,38 +3,54 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "models/common/expert_mlp.h"
+#include "models/common/spread_expert_mlp.h"
 
 namespace zrt::models {
 
 std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefix, const Experts& experts,
-                                       ExpertMlp::Kind kind, const ExpertNames& names, float small) {
+                                       ExpertBank::Kind kind, const ExpertNames& names, float small) {
   const int64_t C = form.sizes.hidden;
+  const int places = form.sizes.degrees.expert;
+  const int64_t each = experts.number / places;
+  const bool gated = kind == ExpertBank::Kind::swiglu;
   const auto share = static_cast<double>(experts.choices()) / static_cast<double>(experts.number);
-  ExpertMlp::Parts parts;
-  parts.router = form.params.size();
+  const size_t router = form.params.size();
   form.params.push_back({prefix + "gate.weight", {experts.number, C}, Init::normal, 0.02f});
   // Each rank has the gradients of its own part of every expert.
   form.params.back().summed = form.sizes.degrees.tensor > 1;
-  for (int64_t e = 0; e < experts.number; ++e) {
-    const std::string expert = fmt::format("{}experts.{}.", prefix, e);
+  const std::string stem = prefix + "experts.";
+  ExpertBank::Parts first;
+  for (int64_t e = 0; e < each; ++e) {
     const auto add = [&](const char* name, bool down) {
       const Linear whole{.in = down ? experts.ffn : C, .out = down ? C : experts.ffn, .shared = down};
-      const Product product = form.add_product(expert + name, whole, down ? small : 0.02f);
+      const Product product = form.add_product(fmt::format("{}{}.{}", stem, e, name), whole, down ? small : 0.02f);
       form.params.back().share = share;
+      if (places == 1) return product;
+      form.params.back().spread = Spread{places, e, each, stem.size(), static_cast<uint32_t>(each * (gated ? 3 : 2))};
       return product;
     };
-    ExpertMlp::Parts own;
-    if (kind == ExpertMlp::Kind::swiglu) own.gate = add(names.gate, false);
+    ExpertBank::Parts own;
+    if (gated) own.gate = add(names.gate, false);
     own.up = add(names.up, false);
     own.down = add(names.down, true);
-    if (e == 0) parts.gate = own.gate, parts.up = own.up, parts.down = own.down;
+    if (e == 0) first = own;
   }
-  return std::make_unique<ExpertMlp>(experts, C, parts, kind);
+  const Router routed(experts, C, router, places);
+  const ExpertBank bank(C, first, kind);
+  if (places == 1) return std::make_unique<ExpertMlp>(experts, C, routed, bank);
+  return std::make_unique<SpreadExpertMlp>(experts, C, places, routed, bank);
 }
 
-void check_experts(const Experts& experts, int64_t layers) {
+void check_experts(const Experts& experts, int64_t layers, const Degrees& degrees) {
   const auto refuse = [](const std::string& what) { throw core::ConfigError("model.experts." + what); };
-  if (experts.number == 0) return;
+  if (experts.number == 0) {
+    if (degrees.expert == 1) return;
+    throw core::ConfigError(fmt::format(
+        "parallel.expert is {}, but the model has no experts to spread over ranks: give model.experts, or leave it "
+        "out.",
+        degrees.expert));
+  }
   if (experts.number < 1 || experts.ffn < 1 || experts.every < 1 || experts.every > layers) {
     refuse(
         fmt::format("number is {}, ffn {} and every {}; each must be at least 1, and the last at most model.layers = "
@@ -48,6 +64,12 @@ void check_experts(const Experts& experts, int64_t layers) {
   if (experts.top_k < 1 || experts.prototypes < 1 || experts.number % experts.prototypes != 0) {
     refuse(fmt::format("number is {}, prototypes {} and top_k {}; prototypes must divide the number of experts.",
                        experts.number, experts.prototypes, experts.top_k));
+  }
+  if (experts.number % degrees.expert != 0) {
+    throw core::ConfigError(fmt::format(
+        "parallel.expert is {}, which does not divide model.experts.number = {}: each rank has as many experts. Legal "
+        "are divisors of both that number and the data-parallel ranks.",
+        degrees.expert, experts.number));
   }
   if (experts.choices() > experts.number) {
     refuse(fmt::format("top_k is {}, but there are {} experts to choose from.", experts.top_k,

@@ -3,8 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "models/common/expert_mlp.h"
+#include "models/common/expert_bank.h"
 #include "models/common/layer_form.h"
+#include "models/experts.h"
 
 namespace zrt::models {
 
@@ -14,11 +15,11 @@ struct ExpertNames {
 };
 
 // Adds PREFIXgate.weight of the router, then expert by expert its matrices. `small`: deviation of what is added to the
-// residual stream.
+// residual stream. Of several ranks that have a part of the experts each, the matrices of these alone.
 std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefix, const Experts& experts,
-                                       ExpertMlp::Kind kind, const ExpertNames& names, float small);
+                                       ExpertBank::Kind kind, const ExpertNames& names, float small);
 
-// Throws ConfigError naming the key of model.experts that contradicts others.
-void check_experts(const Experts& experts, int64_t layers);
+// Throws ConfigError naming the key of model.experts, or parallel.expert, that contradicts others.
+void check_experts(const Experts& experts, int64_t layers, const Degrees& degrees);
 
 }  // namespace zrt::models

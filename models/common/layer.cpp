@@ -15,19 +15,42 @@ Layer::Layer(LayerForm form)
       norm_(form.norm),
       attention_(std::move(form.attention)),
       mlp_(std::move(form.mlp)),
+      exchanges_(!mlp_->ports().empty()),
+      route(exchanges_ ? norm_2 + 1 : no_part),
+      hidden(norm_2 + (exchanges_ ? 2 : 1)),
+      projection(hidden + 1),
+      combine(exchanges_ ? projection + 1 : no_part),
+      output(projection + (exchanges_ ? 2 : 1)),
+      projected(first_mlp_port + mlp_->ports().size()),
       post_norm_(form.post_norm),
       norms_behind_(form.norms_behind),
       dropout_number_(form.dropout_number),
       first_norm_site_(form.first_norm_site),
-      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, sizes_.hidden, enter(sizes_.degrees)},
-                {"attention", attention, sizes_.hidden, leave(sizes_.degrees)},
-                {"norm_2", norm_2, sizes_.hidden, enter(sizes_.degrees)},
-                {"projection", projection, sizes_.hidden, leave(sizes_.degrees)}},
-               {norm_2, projection},
-               norm_2,
-               1u << attention | 1u << hidden | 1u << projection} {
+      anatomy_(make_anatomy()) {
   params_ = std::move(form.params);
+}
+
+Anatomy Layer::make_anatomy() const {
+  Anatomy anatomy;
+  const auto number = [](size_t part) { return static_cast<uint8_t>(part); };
+  anatomy.parts = {"norm_1", "attention", "norm_2"};
+  if (exchanges_) anatomy.parts.emplace_back("route");
+  for (const char* part : {"hidden", "projection"}) anatomy.parts.emplace_back(part);
+  if (exchanges_) anatomy.parts.emplace_back("combine");
+  anatomy.parts.emplace_back("output");
+  const int64_t C = sizes_.hidden;
+  anatomy.ports = {{"norm_1", norm_1, C, enter(sizes_.degrees)},
+                   {"attention", attention, C, leave(sizes_.degrees)},
+                   {"norm_2", norm_2, C, enter(sizes_.degrees)}};
+  for (const MlpPort& port : mlp_->ports()) {
+    anatomy.ports.push_back({port.name, number(number_of(port.part)), port.width, port.seam, port.element});
+  }
+  anatomy.ports.push_back({"projection", number(output - 1), C, leave(sizes_.degrees)});
+  anatomy.light = {norm_2, number(projection)};
+  anatomy.input_part = norm_2;
+  anatomy.halved = 1u << attention | 1u << hidden | 1u << projection;
+  if (exchanges_) anatomy.halved |= 1u << route;
+  return anatomy;
 }
 
 std::vector<GemmSpec> Layer::products(const Shape& shape) const {
@@ -54,6 +77,7 @@ void Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& sh
     kept.mlp_norm = norm_.statistics_in(layout, row_share(shape));
     kept.from_mlp = layout.take(own_bytes(shape));
   }
+  if (part == route) kept.routed = layout.take<std::byte>(mlp_->routed_bytes(shape));
   if (part == hidden) kept.mlp = layout.take<std::byte>(mlp_->kept_bytes(shape));
 }
 
@@ -106,6 +130,7 @@ Layer::ForwardSpace Layer::forward_space(BumpAllocator& layout, const Shape& sha
 
 Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& shape, Parts parts, Half half) const {
   const bool attends = parts.has(attention), mlps = parts.has(hidden) || parts.has(projection);
+  const bool routes = parts.has(route);
   const bool whole = half == Half::both;
   uint64_t scratch = std::max(norm_.backward_scratch(row_share(shape)), attention_.backward_scratch(shape));
   scratch = std::max(scratch, mlp_->backward_scratch(shape));
@@ -118,6 +143,7 @@ Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& s
   if (whole) space.first_normed = space.second_normed = narrow;
   BumpAllocator strips = layout.overlay(), mlp = layout.overlay();
   if (attends && whole) space.attention.d_qkv = strips.take(attention_.qkv_bytes(shape));
+  if (routes && whole) space.route = mlp.take<std::byte>(mlp_->backward_bytes(shape, MlpPart::route, half));
   if (mlps && whole) space.hidden = mlp.take<std::byte>(mlp_->backward_bytes(shape, MlpPart::hidden, half));
   if (dropout_number_ || norms_behind_) {
     // Gradients of norms' outputs and of attention's output have rows of their own, behind those they are made of.
@@ -142,14 +168,18 @@ void Layer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const
   if (part == projection) {
     space.held_projected = layout.take(room(shape)), space.projection = of_mlp(MlpPart::projection);
   }
-  if (part == hidden) space.second_normed = layout.take(room(shape)), space.hidden = of_mlp(MlpPart::hidden);
+  if (part == (exchanges_ ? route : hidden)) space.second_normed = layout.take(room(shape));
+  if (part == route) space.route = of_mlp(MlpPart::route);
+  if (part == hidden) space.hidden = of_mlp(MlpPart::hidden);
   if (part != attention) return;
   space.first_normed = layout.take(room(shape)), space.held_attended = layout.take(room(shape));
   attention_.hold(space.attention, layout, shape);
 }
 
 uint64_t Layer::saved_bytes(const Shape& shape, size_t part) const {
-  if (shape.mode != Mode::train) return part == norm_2 ? own_bytes(shape) : 0;
+  if (shape.mode != Mode::train) {
+    return part == norm_2 ? own_bytes(shape) : part == route ? mlp_->routed_bytes(shape) : 0;
+  }
   BumpAllocator layout;
   Kept kept{};
   keep(kept, part, layout, shape);
@@ -191,6 +221,7 @@ double Layer::forward_flops(const Shape& shape, Parts parts) const {
   if (parts.has(attention)) {
     for (const Linear& linear : attention_.linears()) flops += linear.flops(shape);
   }
+  if (parts.has(route)) flops += mlp_->flops(shape, MlpPart::route);
   if (parts.has(hidden)) flops += mlp_->flops(shape, MlpPart::hidden);
   if (parts.has(projection)) flops += mlp_->flops(shape, MlpPart::projection);
   return flops;

@@ -1,7 +1,8 @@
 // A transformer layer: a norm in front of attention and one in front of the MLP, and the residual stream that both are
 // added to. A model says in a LayerForm what its layers are made of. Parts and what of them lies between ranks that
 // share a layer:
-//   norm_1 → attention → norm_2 → hidden → projection → output
+//   norm_1 → attention → norm_2 → [route →] hidden → projection → [combine →] output
+// (in brackets: of an Mlp with ports).
 // In training norm_1 keeps the statistics of its norm (fp32), attention what Attention keeps, norm_2 the residual
 // stream after attention and the statistics of its norm, and hidden what the Mlp keeps. Norms' outputs are computed
 // again for backward; with less kept, so is what the part hidden makes.
@@ -31,7 +32,11 @@ class Layer final : public TransformerBlock {
   const Anatomy& anatomy() const override { return anatomy_; }
   bool backward_reads_input() const override { return true; }
   std::optional<size_t> routing_part() const override {
-    return mlp_->routes() ? std::optional<size_t>(projection) : std::nullopt;
+    const auto part = mlp_->routing_part();
+    return part ? std::optional<size_t>(number_of(*part)) : std::nullopt;
+  }
+  int64_t port_rows(size_t port, const Shape& shape) const override {
+    return of_mlp(port) ? mlp_->port_rows(shape) : shape.rows();
   }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t held_bytes(const Shape& shape, size_t part) const override;
@@ -47,14 +52,23 @@ class Layer final : public TransformerBlock {
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:
-  enum Part : size_t { norm_1, attention, norm_2, hidden, projection, output };
-  enum Port : size_t { normed_1, attended, normed_2, projected };
+  enum Part : size_t { norm_1, attention, norm_2 };
+  enum Port : size_t { normed_1, attended, normed_2 };
+  static constexpr size_t no_part = 255;  // which no run of parts has
+  size_t number_of(MlpPart part) const {
+    return part == MlpPart::route     ? route
+           : part == MlpPart::hidden  ? hidden
+           : part == MlpPart::combine ? combine
+                                      : projection;
+  }
+  bool of_mlp(size_t port) const { return port >= first_mlp_port && port < projected; }
+  Anatomy make_anatomy() const;
 
   struct Kept {
     Norm::Statistics first_norm, second_norm;  // null outside training
     void* residual;                            // between attention and MLP
     Attention::Kept attention;
-    std::byte* mlp;
+    std::byte *routed, *mlp;
     // Read by norms behind: what attention and the MLP made, own rows.
     void *from_attention, *from_mlp;
     Norm::Statistics attention_norm, mlp_norm;
@@ -67,12 +81,12 @@ class Layer final : public TransformerBlock {
   };
   struct BackwardSpace {
     Attention::Backward attention;
-    std::byte *hidden, *projection, *scratch;    // the MLP's; scratch: of products and norms
-    void *first_normed, *second_normed;          // R C each: outputs of norms, for products' weights
-    void* d_normed;                              // R C, gradient of a norm's output, where that is no port
-    void *of_attention, *of_mlp;                 // R C, gradients behind dropout, where these are no ports
-    void *held_attended, *held_projected;        // … that the input half leaves for the weight half; else null
-    float *held_attention_norm, *held_mlp_norm;  // gradients of norms behind, alike
+    std::byte *route, *hidden, *projection, *scratch;  // the MLP's; scratch: of products and norms
+    void *first_normed, *second_normed;                // R C each: outputs of norms, for products' weights
+    void* d_normed;                                    // R C, gradient of a norm's output, where that is no port
+    void *of_attention, *of_mlp;                       // R C, gradients behind dropout, where these are no ports
+    void *held_attended, *held_projected;              // … that the input half leaves for the weight half; else null
+    float *held_attention_norm, *held_mlp_norm;        // gradients of norms behind, alike
   };
 
   uint64_t own_bytes(const Shape& shape) const {  // of a rank's rows of the residual stream
@@ -108,19 +122,22 @@ class Layer final : public TransformerBlock {
   void first_norm(const Call& call, void* y, const Norm::Statistics& statistics) const;
   // The output of a norm, for the gradients of what reads it: brought by a port; or made again in `space`, where the
   // weight half finds it.
-  const void* normed_again(const Call& call, Port port, const Kept& kept, void* space) const;
+  const void* normed_again(const Call& call, size_t port, const Kept& kept, void* space) const;
   // d += the gradient of the residual stream, for own rows.
   void add_stream(const Call& call, const void* d_stream, void* d) const;
   int64_t own_elements(const Call& call) const { return own_rows(call).count * sizes_.hidden; }
   Dropout dropped(const Call& call, DropoutSite site) const;
   // The gradient behind a dropout: in `to`, or where that is null in `buffer`, or `d` itself where nothing is dropped.
   const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const;
-  float* held_of(const Call& call, Part part) const { return reinterpret_cast<float*>(call.held_of(part)); }
+  float* held_of(const Call& call, size_t part) const { return reinterpret_cast<float*>(call.held_of(part)); }
 
   size_t first_norm_weight_, second_norm_weight_;
   Norm norm_;
   Attention attention_;
   std::unique_ptr<const Mlp> mlp_;
+  bool exchanges_;                                    // the MLP has ports
+  size_t route, hidden, projection, combine, output;  // parts behind norm_2
+  size_t projected;                                   // the last port
   bool post_norm_;
   std::optional<LayerForm::NormsBehind> norms_behind_;
   std::optional<int64_t> dropout_number_;

@@ -9,9 +9,14 @@ void Layer::add_stream(const Call& call, const void* d_stream, void* d) const {
 
 void Layer::backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                          void* d_normed) const {
-  const Mlp::Backward mlp{kept.mlp, space.hidden, space.projection, space.scratch};
-  mlp_->backward_projection(call, mlp, d_projected);
-  mlp_->backward_hidden(call, mlp, normed_again(call, normed_2, kept, space.second_normed), d_normed);
+  const Mlp::Backward mlp{kept.routed, kept.mlp, space.route, space.hidden, space.projection, space.scratch};
+  const auto normed = [&] { return normed_again(call, normed_2, kept, space.second_normed); };
+  if (call.parts.has(combine)) mlp_->backward_combine(call, mlp, d_projected);
+  if (call.parts.has(projection)) {
+    mlp_->backward_projection(call, mlp, d_projected);
+    mlp_->backward_hidden(call, mlp, exchanges_ ? nullptr : normed(), d_normed);
+  }
+  if (call.parts.has(route)) mlp_->backward_route(call, mlp, normed(), d_normed);
 }
 
 void Layer::backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_attended,
@@ -26,7 +31,7 @@ void Layer::backward_weights(const Call& call, const BackwardSpace& space) const
   if (parts.has(norm_2)) norm_.write_held(call, second_norm_weight_, held_of(call, norm_2));
   if (parts.has(norm_2) && norms_behind_) norm_.write_held(call, norms_behind_->attention, space.held_attention_norm);
   if (parts.has(output) && norms_behind_) norm_.write_held(call, norms_behind_->mlp, space.held_mlp_norm);
-  if (parts.has(projection)) backward_mlp(call, {}, space, call.d_port_or(projected, space.held_projected), nullptr);
+  backward_mlp(call, {}, space, call.d_port_or(projected, space.held_projected), nullptr);
   if (parts.has(attention)) backward_attention(call, {}, space, call.d_port_or(attended, space.held_attended), nullptr);
 }
 
@@ -36,7 +41,7 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
   const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended);
   void *d_normed_1 = call.d_port_or(normed_1, space.d_normed), *d_normed_2 = call.d_port_or(normed_2, space.d_normed);
   // A port takes the gradient of what a part has handed on, or else the layer's own buffer does.
-  const auto place = [&](Port port, void* held) -> void* {
+  const auto place = [&](size_t port, void* held) -> void* {
     return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : held;
   };
 
@@ -48,7 +53,7 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
     const Dropout after_mlp = dropped(call, DropoutSite::mlp_output);
     d_projected = undrop(call, after_mlp, call.d_output, place(projected, space.held_projected), space.of_mlp);
   }
-  if (parts.has(projection)) backward_mlp(call, kept, space, d_projected, d_normed_2);
+  backward_mlp(call, kept, space, d_projected, d_normed_2);
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
   if (parts.has(norm_2)) {
     void* d_normed = own_place(call, d_normed_2);
@@ -111,7 +116,7 @@ const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* 
   return dropped;
 }
 
-const void* Layer::normed_again(const Call& call, Port port, const Kept& kept, void* space) const {
+const void* Layer::normed_again(const Call& call, size_t port, const Kept& kept, void* space) const {
   if (call.port(port) != nullptr || call.half == Half::weight || shares_rows()) return call.port_or(port, space);
   if (port == normed_1) {
     first_norm(call, space, {});

@@ -35,6 +35,7 @@ void Layer::forward(const Call& call) const {
   const ForwardSpace space = forward_space(workspace, shape, kept);
   // Outside training the residual stream crosses calls where ranks exchange what is between them.
   if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
+  if (shape.mode != Mode::train && exchanges_) kept.routed = call.saved_of(route);
   void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
   void* from_attention = call.port_or(attended, norms_behind_ ? kept.from_attention : kept.residual);
   void* from_mlp = call.port_or(projected, norms_behind_ ? kept.from_mlp : call.output);
@@ -54,7 +55,7 @@ void Layer::forward(const Call& call) const {
     norm_.forward(call, second_norm_weight_, own.count, kept.residual, call.output, {});
     return call.output;
   };
-  const Mlp::Forward mlp{kept.mlp, space.mlp, space.scratch};
+  const Mlp::Forward mlp{kept.routed, kept.mlp, space.mlp, space.scratch};
 
   if (parts.has(norm_1)) {
     first_norm(call, own_place(call, first), call.finds(norm_1) ? Norm::Statistics{} : kept.first_norm);
@@ -80,8 +81,11 @@ void Layer::forward(const Call& call) const {
                            kept.second_norm);
     }
   }
+  const auto base_of_mlp = [&] { return add_residual_stream ? second_base() : nullptr; };
+  if (parts.has(route)) mlp_->route(call, mlp, second);
   if (parts.has(hidden)) mlp_->expand(call, mlp, second);
-  if (parts.has(projection)) mlp_->project(call, mlp, from_mlp, add_residual_stream ? second_base() : nullptr);
+  if (parts.has(projection)) mlp_->project(call, mlp, from_mlp, exchanges_ ? nullptr : base_of_mlp());
+  if (parts.has(combine)) mlp_->combine(call, mlp, from_mlp, base_of_mlp());
   if (parts.has(output) && norms_behind_) {
     // A part that runs again for what it keeps has no output.
     void* const normed = call.output != nullptr ? call.output : space.behind;

@@ -21,7 +21,7 @@ Model make_gpt2(const Gpt2Config& config) {
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
   }
-  check_experts(config.experts, config.layers);
+  check_experts(config.experts, config.layers, config.degrees);
   Model model;
   model.type = "gpt2";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;

@@ -31,7 +31,7 @@ std::unique_ptr<Block> make_gpt2_layer(const Gpt2Config& config, int64_t index) 
   form.second_norm_weight = form.add_norm(name + ".ln_2");
   if (config.experts.has(index)) {
     form.mlp =
-        add_experts(form, name + ".mlp.", config.experts, ExpertMlp::Kind::gelu, {nullptr, "c_fc", "c_proj"}, small);
+        add_experts(form, name + ".mlp.", config.experts, ExpertBank::Kind::gelu, {nullptr, "c_fc", "c_proj"}, small);
   } else {
     const Product in = add("mlp.c_fc", C, 4 * C, 0.02f, !shared, 1);
     const Product out = add("mlp.c_proj", 4 * C, C, small, shared, 1);

@@ -26,9 +26,13 @@ struct RoutingShape {
   int64_t chosen = 1;       // experts that a group picks
   int64_t capacity = 0;     // choices that an expert takes; 0: all, one expert's slots behind the other's
   bool normalised = false;  // gates are the softmax of the chosen logits of a group alone, else of all
+  // With room, slots are a message to `ranks` ranks that have as many experts each: a block of so many slots for each
+  // rank, in which those of its experts follow one another, without a grain.
+  int64_t ranks = 1, room = 0;
 
   int64_t choices() const { return groups * chosen; }
   int64_t slots() const {
+    if (room > 0) return ranks * room;
     if (capacity > 0) return experts * up_to_grain(capacity);
     const int64_t all = rows * choices(), used = all < experts ? all : experts;
     return up_to_grain(all + used * (slot_grain - 1));
@@ -42,7 +46,8 @@ ZRT_KERNEL(route, void(const RoutingShape& shape, float* logits, float* logs, in
 
 // Gives slots to choices: to a row's first ones before its second ones, and then to earlier rows first. A choice beyond
 // its expert's capacity is dropped: its slot is -1. slot (choices), choice (slots, -1: empty), and by expert: starts,
-// the first slot; counts, the choices that have slots; wanted, all of its choices.
+// the first slot; counts, the choices that have slots; wanted, all of its choices. Without a group to pick from (one
+// choice of a row that has come in a message), expert may be -1: such a choice has no slot either.
 struct Slots {
   int32_t *slot = nullptr, *choice = nullptr;
   int32_t *starts = nullptr, *counts = nullptr, *wanted = nullptr;
@@ -56,6 +61,11 @@ ZRT_KERNEL(rows_to_slots,
 // null or y.
 ZRT_KERNEL(slots_to_rows, void(DType type, const RoutingShape& shape, const int32_t* slot, const void* x, int64_t C,
                                const void* add, void* y));
+
+// picked (slots) of a message: the expert of each slot's choice, counted among those of the rank that it goes to; -1:
+// empty.
+ZRT_KERNEL(experts_to_slots,
+           void(const RoutingShape& shape, const int32_t* choice, const int32_t* expert, int32_t* picked));
 
 // x (slots, F) times the gate of each slot's choice.
 ZRT_KERNEL(apply_gates,

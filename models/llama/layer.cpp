@@ -41,7 +41,7 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
     form.second_norm_weight = form.add_norm(prefix + "post_attention_layernorm");
   }
   if (config.experts.has(index)) {
-    form.mlp = add_experts(form, prefix + "mlp.", config.experts, ExpertMlp::Kind::swiglu,
+    form.mlp = add_experts(form, prefix + "mlp.", config.experts, ExpertBank::Kind::swiglu,
                            {"gate_proj", "up_proj", "down_proj"}, small);
   } else {
     const Product gate = add("mlp.gate_proj", C, F, 0.02f, !shared);

@@ -62,7 +62,7 @@ void check_llama(const LlamaConfig& config) {
         fmt::format("model.rope_theta is {}, but must be above 1. 10000 is usual.", config.rope_theta));
   }
   check_rope_scaling(config.rope_scaling);
-  check_experts(config.experts, config.layers);
+  check_experts(config.experts, config.layers, config.degrees);
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
     throw core::ConfigError(
         fmt::format("model.rms_norm_eps is {}, but must lie between 0 and 1. 1e-5 is usual.", config.rms_norm_eps));

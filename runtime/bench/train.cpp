@@ -40,7 +40,7 @@ decltype(Rank::load) weights_of_a_table(const models::Model& model) {
   std::map<std::string, std::pair<const models::Param*, size_t>> params;
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
-    params[param.name] = {&param, params.size() * 104729};
+    for (int at = 0; at < param.places(); ++at) params[param.name_at(at)] = {&param, params.size() * 104729};
   }
   return [table, params](const std::string& name, int64_t begin, std::span<float> out) {
     const auto [param, shift] = params.at(name);

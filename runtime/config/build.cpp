@@ -117,6 +117,14 @@ void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parall
   });
 }
 
+void refuse_islands_of_experts(const Values& values, int island) {
+  constexpr const char* key = "parallel.expert";
+  if (values.integer(key) == 1 || island == 1) return;
+  refuse(values.at(key),
+         "cannot be combined with islands of ranks (parallel.hierarchical_ranks, zero_hpz_partition_size, "
+         "mics_shard_size): units of experts are cut among ranks that lie across them. Leave one of them out.");
+}
+
 // Without `steps` the accumulation steps are not known, because the batch is wrong.
 int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrder& order, std::optional<int64_t> steps,
                      int stages) {
@@ -176,7 +184,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     config.parallel.fast_sums = values.choice("parallel.sums") == "fast";
     stages = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, degrees.tensor, stages);
-    config.mesh = core::Mesh(config.ranks, degrees.tensor, stages);
+    config.mesh = core::Mesh(config.ranks, degrees.tensor, stages, 1, degrees.expert);
   });
   const int data_ranks = config.mesh.data();
   // What depends on the batch is judged when that is known.
@@ -188,7 +196,8 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     build_groups(values, config.zero, config.parallel, data_ranks);
     const int island =
         std::max({1, config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
-    config.mesh = core::Mesh(config.ranks, degrees.tensor, stages, island);
+    values.check([&] { refuse_islands_of_experts(values, island); });
+    if (degrees.expert == 1) config.mesh = core::Mesh(config.ranks, degrees.tensor, stages, island);
   }
   values.check([&] { check_prescale(values, config.zero); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;

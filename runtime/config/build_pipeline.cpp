@@ -136,7 +136,7 @@ bool build_sequence(Values& values, int tensor) {
 
 models::Degrees build_degrees(Values& values) {
   const int tensor = build_tensor(values);
-  return {tensor, build_sequence(values, tensor)};
+  return {tensor, build_sequence(values, tensor), static_cast<int>(values.integer("parallel.expert"))};
 }
 
 int build_stages(Values& values) {

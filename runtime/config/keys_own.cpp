@@ -84,6 +84,14 @@ constexpr Key parallel_keys[] = {
      .effect = Effect::results,
      .help = "Whether tensor-parallel ranks also share the tokens of what is computed token by token between their "
              "exchanges: norms, dropout, and the residual stream (Megatron-LM's sequence parallelism)."},
+    {.name = "expert",
+     .types = t_int,
+     .fallback = "1",
+     .alias = "expert_model_parallel_size",
+     .legal = between(1, core::Mesh::max_ranks),
+     .effect = Effect::results,
+     .help = "Data-parallel ranks that have a part of each layer's experts each (expert parallelism): tokens go to the "
+             "ranks of their experts and come back. It divides the data-parallel ranks and model.experts.number."},
     {.name = "pipeline",
      .types = t_int,
      .fallback = "1",

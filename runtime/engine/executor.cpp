@@ -262,7 +262,7 @@ uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, con
     volume.elements += elements;
     volume.bytes += bytes;
     received += bytes;
-    if (set_.group(op).axes != Axis::outer) continue;
+    if (set_.group(op).axes != outer_axes) continue;
     volume.elements_between += elements;
     volume.bytes_between += bytes;
   }

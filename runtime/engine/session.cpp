@@ -159,6 +159,7 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.number = number;
     rank.data = layout.mesh.place(data_axes, number);
     rank.tensor = layout.mesh.place(Axis::tensor, number);
+    rank.expert = layout.mesh.place(Axis::expert, number);
     rank.layout = &layout;
     rank.blocks = mine.blocks;
     for (auto& group : groups) {

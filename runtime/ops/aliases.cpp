@@ -83,13 +83,14 @@ Aliases::Aliases(const ProgramSet& set, const Layout& layout, const StateBuffers
     const auto kept = std::make_shared<const Contents>(std::move(contents));
     for (const Tensor& tensor : kept->tensors) first.try_emplace({kind, tensor.origin}, kept);
   };
+  const int expert = layout.mesh.place(Axis::expert, rank);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     const auto laid_out_like_unit = [&](BufferId buffer, core::Form form, Extent held, const std::string& kind) {
       const int64_t begin = held == Extent::full ? 0 : layout.mesh.place(unit.shard_axes, rank) * unit.shard;
       Contents contents{buffer, form, begin, unit.extent(held), set.buffers[buffer].padded(), {}};
       for (const optimizer::UnitParam& place : unit.params) {
-        const std::string& name = place.param->name;
+        const std::string name = place.param->name_at(expert);
         contents.tensors.push_back(
             {place.param, place.offset, place.param->elements(), origin(kind.empty() ? name : state_name(kind, name))});
       }
@@ -117,7 +118,7 @@ Aliases::Aliases(const ProgramSet& set, const Layout& layout, const StateBuffers
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
         const models::Param& param = *tensor.param->param;
         contents.tensors.push_back(
-            {&param, tensor.offset, tensor.elements(), origin(state_name(kinds[k].kind, param.name))});
+            {&param, tensor.offset, tensor.elements(), origin(state_name(kinds[k].kind, param.name_at(expert)))});
       }
       add(kinds[k].kind, std::move(contents));
     }

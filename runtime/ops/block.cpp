@@ -124,7 +124,7 @@ double frozen_share(const CostCall& call) {
   for (uint32_t u : call.op.units) {
     double count = 0;
     for (const optimizer::UnitParam& each : units.units[u].params) {
-      count += each.param->share * static_cast<double>(each.param->elements());
+      count += each.param->share * static_cast<double>(each.param->elements() * each.param->places());
     }
     all += count, frozen += units.units[u].trained ? 0 : count;
   }

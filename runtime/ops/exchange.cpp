@@ -16,13 +16,24 @@ const models::Port& port_of(const Layout& layout, const Op& op) {
   return layout.model->blocks[op.block]->anatomy().ports[op.port];
 }
 
-// The collective works in place.
+// The type of a port's elements, whose bits are moved as they are unless they are of the compute type.
+core::DType element_type(const models::Port& port, core::DType compute) {
+  if (port.element == 0) return compute;
+  return port.element == sizeof(float) ? core::DType::f32 : core::DType::u8;
+}
+
+void deliver(const OpCall& call, std::byte* data, int64_t elements, core::DType type, const std::string& label) {
+  comm::Communicator& comm = call.comm();
+  comm.all_to_all(data, data + static_cast<size_t>(elements) * core::dtype_size(type), elements / comm.size(), type,
+                  label);
+}
+
+// The collective works in place, but for an all-to-all: what it brings lies behind what it takes.
 void run_exchange(const OpCall& call) {
   const Access& access = call.op.accesses.front();
   std::byte* data = call.address(access);
   const std::string label = fmt::format("microbatch {}", call.op.microbatch.at(call.iteration));
-  const core::DType type =
-      port_of(*call.rank.layout, call.op).element == 0 ? call.rank.layout->compute : core::DType::u8;
+  const core::DType type = element_type(port_of(*call.rank.layout, call.op), call.rank.layout->compute);
   const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(type));
   comm::Communicator& comm = call.comm();
   const int64_t share = elements / comm.size();
@@ -38,6 +49,8 @@ void run_exchange(const OpCall& call) {
       const comm::GatherRange range{own, data, share};
       return comm.all_gather({&range, 1}, type, label);
     }
+    case Collective::all_to_all:
+      return deliver(call, data, elements / 2, type, label);
     case Collective::none:
       return;
   }
@@ -47,6 +60,7 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
   Volume volume;
   volume.bytes = static_cast<double>(set.buffers[op.accesses.front().buffer].bytes);
   volume.copies = false;
+  if (op.collective == Collective::all_to_all) volume.bytes /= 2;
   if (!models::adds_up(op.collective)) return volume;
   volume.sums = true, volume.rounds = op.collective == Collective::all_reduce ? 2 : 1;
   volume.from = volume.to = layout.compute;

@@ -16,13 +16,13 @@ using optimizer::Extent;
 static_assert(load_chunk % core::form_block == 0);
 
 // Elements [begin, begin + out.size()) of a whole parameter as initialisation makes them, on whatever rank.
-void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t begin, std::span<float> out) {
+void initial_values(const optimizer::UnitParam& place, int expert, uint64_t seed, int64_t begin, std::span<float> out) {
   const models::Param& param = *place.param;
   if (param.init != models::Init::normal) {
     std::fill(out.begin(), out.end(), param.init == models::Init::ones ? 1.0f : 0.0f);
     return;
   }
-  const core::RngKey key{seed, core::init_step, place.number};
+  const core::RngKey key{seed, core::init_step, place.number_at(expert)};
   core::parallel_for(static_cast<int64_t>(out.size()), 4096, [&](int64_t from, int64_t to) {
     core::random_normals(key, static_cast<uint64_t>(begin + from), to - from, out.data() + from);
     for (int64_t i = from; i < to; ++i) out[static_cast<size_t>(i)] *= param.deviation;
@@ -54,9 +54,9 @@ void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin,
   for_each_param(unit, call.rank.tensor, begin, out,
                  [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
                    if (call.op.kind == OpKind::load) {
-                     call.rank.load(place.param->name, first, part);
+                     call.rank.load(place.param->name_at(call.rank.expert), first, part);
                    } else {
-                     initial_values(place, call.rank.seed, first, part);
+                     initial_values(place, call.rank.expert, call.rank.seed, first, part);
                    }
                  });
 }
@@ -72,7 +72,7 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
   if (kind.sharded) {
     return for_each_param(unit, call.rank.tensor, begin_of(call, unit, unit.held.states) + first, out,
                           [&](const optimizer::UnitParam& place, int64_t begin, std::span<float> part) {
-                            call.rank.load(state_name(kind.kind, place.param->name), begin, part);
+                            call.rank.load(state_name(kind.kind, place.param->name_at(call.rank.expert)), begin, part);
                           });
   }
   std::fill(out.begin(), out.end(), 0.0f);
@@ -80,7 +80,7 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
   for (const optimizer::StateTensor& tensor : kind.tensors) {
     const int64_t from = std::max(first, tensor.offset), to = std::min(end, tensor.offset + tensor.elements());
     if (from >= to) continue;
-    call.rank.load(state_name(kind.kind, tensor.param->param->name), from - tensor.offset,
+    call.rank.load(state_name(kind.kind, tensor.param->param->name_at(call.rank.expert)), from - tensor.offset,
                    out.subspan(static_cast<size_t>(from - first), static_cast<size_t>(to - from)));
   }
 }

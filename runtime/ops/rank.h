@@ -33,6 +33,7 @@ struct Rank {
   int number = 0;  // in the run
   int data = 0;    // among the data-parallel ranks of its stage
   int tensor = 0;  // among the ranks that share its work
+  int expert = 0;  // … that have other experts each
   const Layout* layout = nullptr;
   std::span<const BlockPlan> blocks;        // of the layout
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates

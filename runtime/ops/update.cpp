@@ -24,7 +24,8 @@ void run_norm(const OpCall& call) {
   const optimizer::Unit& unit = call.unit(0);
   std::byte* grad = call.at(Role::grad);
   // Ranks that have the same shard leave it to the first of them.
-  if (layout.mesh.place(core::stage_axes.without(unit.holder_axes), call.rank.number) > 0) return;
+  const Axes same = core::stage_axes.without(unit.holder_axes | unit.apart_axes());
+  if (layout.mesh.place(same, call.rank.number) > 0) return;
   if (unit.held.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
   optimizer::add_squares(call.as<Control>(Role::control)->norm, unit.shard, grad, layout.grad);
 }

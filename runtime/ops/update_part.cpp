@@ -10,7 +10,7 @@ UpdatePart::UpdatePart(const OpCall& call, Extent extent) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   part_.unit = &unit;
-  part_.tensor_rank = call.rank.tensor;
+  part_.tensor_rank = call.rank.tensor, part_.expert_rank = call.rank.expert;
   part_.begin = extent == Extent::shard ? layout.mesh.place(unit.shard_axes, call.rank.number) * unit.shard : 0;
   part_.count = unit.extent(extent);
   // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the

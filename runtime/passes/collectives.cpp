@@ -26,7 +26,9 @@ std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vect
   int64_t elements = 0;
   for (uint32_t u : units) {
     const int64_t size = layout.units.units[u].elements;
-    if (result.empty() || elements + size > limit) result.emplace_back(), elements = 0;
+    const bool together =
+        !result.empty() && layout.units.units[result.back().front()].shard_axes == layout.units.units[u].shard_axes;
+    if (!together || elements + size > limit) result.emplace_back(), elements = 0;
     result.back().push_back(u);
     elements += size;
   }
@@ -103,7 +105,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     std::vector<uint32_t> units;
     units.reserve(missing.size());
     for (size_t i : missing) units.push_back(what.units[i]);
-    Op op = make(what.kind, Axis::outer, what.name + " between groups", units);
+    Op op = make(what.kind, outer_axes, what.name + " between groups", units);
     op.block = what.block;
     for (size_t i : missing) {
       source(op, i);
@@ -141,7 +143,8 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     ops.push_back(std::move(op));
     // The sums of all groups, once a step: they accumulate inside a group meanwhile.
     if (!layout_.groups.replicated || !what.last) return;
-    const Axes others = data_axes.without(layout_.units.units[what.units[0]].shard_axes);
+    const optimizer::Unit& unit = layout_.units.units[what.units[0]];
+    const Axes others = unit.replica_axes().without(unit.shard_axes);
     Op between = make(OpKind::reduce_grad, others, name + " between groups", what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       between.accesses.push_back({what.grad[i], Role::grad, Use::update, {}});
@@ -150,7 +153,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     return;
   }
   Op inside = make(OpKind::reduce_grad, island_axes, name + " inside groups", what.units);
-  Op between = make(OpKind::reduce_grad, Axis::outer, name + " between groups", what.units);
+  Op between = make(OpKind::reduce_grad, outer_axes, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);
     inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});

@@ -62,13 +62,13 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.name = "export " + unit.name;
     op.units = {u};
     op.accesses = {{full, Role::full_state, Use::read, {}}};
-    if (unit.sliced()) {
-      const BufferId all = set.add(
-          {"parts of all of " + unit.name, Category::staging, Life::transient,
-           static_cast<uint64_t>(unit.elements * layout.mesh.tensor()) * core::dtype_size(layout.logical_type(unit))});
+    if (const Axes parts = unit.part_axes(); parts != Axes()) {
+      const BufferId all = set.add({"parts of all of " + unit.name, Category::staging, Life::transient,
+                                    static_cast<uint64_t>(unit.elements * layout.mesh.degree(parts)) *
+                                        core::dtype_size(layout.logical_type(unit))});
       Op gather;
       gather.kind = OpKind::gather_parts;
-      place_in(set, gather, Axis::tensor);
+      place_in(set, gather, parts);
       gather.name = "gather parts of " + unit.name;
       gather.units = {u};
       gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};

@@ -20,7 +20,7 @@ uint64_t saved_bytes(const Layout& layout) {
   int64_t elements = 0;
   for (const optimizer::Unit& unit : layout.units.units) {
     if (unit.counted_elsewhere) continue;
-    for (const optimizer::UnitParam& place : unit.params) elements += place.param->whole_elements();
+    for (const optimizer::UnitParam& place : unit.params) elements += place.param->elements_of_all();
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) elements += tensor.elements();
     }

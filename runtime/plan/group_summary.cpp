@@ -22,8 +22,8 @@ std::map<uint32_t, GroupSummary> summarise(const Plan& plan, bool trained) {
     for (const optimizer::Unit& unit : stage.compiled.layout.units.units) {
       if (unit.counted_elsewhere || unit.trained != trained) continue;
       for (const optimizer::UnitParam& place : unit.params) {
-        groups[unit.group].names.push_back(place.param->name);
-        groups[unit.group].elements += place.param->whole_elements();
+        for (int at = 0; at < place.param->places(); ++at) groups[unit.group].names.push_back(place.param->name_at(at));
+        groups[unit.group].elements += place.param->elements_of_all();
       }
     }
   }

@@ -87,8 +87,9 @@ std::string limits_text(const Plan& plan) {
 // "4 stages of 1f1b × 2 ranks", "2 ranks", "2 ranks × 4 that share blocks".
 std::string mesh_text(const Layout& layout) {
   const std::string ranks =
-      fmt::format("{} rank{}{}", layout.mesh.data(), layout.mesh.data() == 1 ? "" : "s",
-                  layout.mesh.tensor() == 1 ? "" : fmt::format(" × {} that share blocks", layout.mesh.tensor()));
+      fmt::format("{} rank{}{}{}", layout.mesh.data(), layout.mesh.data() == 1 ? "" : "s",
+                  layout.mesh.tensor() == 1 ? "" : fmt::format(" × {} that share blocks", layout.mesh.tensor()),
+                  layout.mesh.expert() == 1 ? "" : fmt::format(", experts spread over {}", layout.mesh.expert()));
   const Schedule& schedule = layout.stage.schedule;
   if (!layout.stage.pipelined()) return ranks;
   const std::string chunks = schedule.chunks > 1 ? fmt::format(" with {} chunks each", schedule.chunks) : "";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <set>
 #include <string_view>
@@ -78,8 +79,49 @@ void check_groups(const Config& config, const Layout& layout) {
   }
 }
 
+// Ranks with different experts must not take them for copies of the same.
+void check_experts(const Config& config, const models::Model& model) {
+  const int expert = config.mesh.expert();
+  if (expert == 1) return;
+  const auto is_spread = [&](const models::Param& param) { return param.spread && param.spread->places == expert; };
+  const bool spreads = std::any_of(model.blocks.begin(), model.blocks.end(), [&](const auto& block) {
+    return std::any_of(block->params().begin(), block->params().end(), is_spread);
+  });
+  if (!spreads) {
+    throw core::ConfigError(fmt::format(
+        "parallel.expert is {}, but the model, of type {}, has no experts to spread over ranks. Legal is 1.", expert,
+        model.type));
+  }
+}
+
+// Units of experts stand for others on other ranks, which are updated by the same ops.
+void check_spread(const Layout& layout) {
+  for (const optimizer::Unit& unit : layout.units.units) {
+    if (!unit.spread() || !unit.trained) continue;
+    if (unit.sliced() && layout.optimizer->exchanges(unit)) {
+      throw core::ConfigError(fmt::format(
+          "parallel.expert and parallel.tensor are both above 1, and '{}' is updated by an optimizer that needs whole "
+          "matrices ({}): the ranks that have the parts of an expert's matrix do not follow one another. Set one of "
+          "the "
+          "two to 1, or take Adam, AdamW, SGD or Lion.",
+          unit.name, layout.optimizer->facts(unit.group).optimizer));
+    }
+    for (const optimizer::UnitParam& place : unit.params) {
+      for (int at = 1; at < place.param->places(); ++at) {
+        const models::Param other = place.param->at(at);
+        if (layout.optimizer->group_of(other, true) == unit.group) continue;
+        throw core::ConfigError(fmt::format(
+            "parameter_groups put '{}' and '{}' into different groups, which with parallel.expert = {} ranks "
+            "have in one place. Use patterns that match both or none.",
+            place.param->name, other.name, place.param->places()));
+      }
+    }
+  }
+}
+
 // A model that knows nothing of the degree would do all of the work on every rank, and have that added up.
 void check_degree(const Config& config, const models::Model& model) {
+  check_experts(config, model);
   const int tensor = config.mesh.tensor();
   if (tensor == 1) return;
   const auto is_cut = [&](const models::Param& param) { return param.slice && param.slice->ranks == tensor; };
@@ -151,7 +193,19 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
 // A name that the model does not have would freeze nothing.
 void check_frozen(const models::Model& model) {
   std::set<std::string_view> names;
-  for (const auto& ref : model.canonical_params()) names.insert(model.blocks[ref.block]->params()[ref.index].name);
+  std::list<std::string> spread;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    names.insert(param.name);
+    for (int at = 1; at < param.places(); ++at) {
+      names.insert(spread.emplace_back(param.name_at(at)));
+      if (model.frozen.contains(spread.back()) == model.frozen.contains(param.name)) continue;
+      throw core::ConfigError(fmt::format(
+          "the model is to freeze one of '{}' and '{}' alone, which with parallel.expert = {} ranks have in "
+          "one place: freeze both or none",
+          param.name, spread.back(), param.places()));
+    }
+  }
   for (const std::string& name : model.frozen) {
     if (names.contains(name)) continue;
     throw core::ConfigError(
@@ -170,6 +224,7 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
   std::vector<Layout> layouts;
   const Layout whole = layout_of(config, model, {});
   check_groups(config, whole);
+  check_spread(whole);
   const int stages = config.mesh.pipeline();
   if (stages == 1) return {whole};
   const auto cut = blocks_of_stages(chunk_ends(config, whole), static_cast<size_t>(stages));

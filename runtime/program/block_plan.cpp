@@ -10,7 +10,10 @@ using models::Parts;
 using models::Port;
 
 BlockPlan::BlockPlan(const Layout& layout, size_t block)
-    : anatomy_(&layout.model->blocks[block]->anatomy()), mesh_(layout.mesh), shares_rows_(layout.shares_rows()) {
+    : block_(layout.model->blocks[block].get()),
+      anatomy_(&block_->anatomy()),
+      mesh_(layout.mesh),
+      shares_rows_(layout.shares_rows()) {
   const models::Model& model = *layout.model;
   const models::Block& what = *model.blocks[block];
   const Stage& stage = layout.stage;
@@ -45,8 +48,10 @@ Collective BlockPlan::collective(const Port& port, bool gradient) const {
 uint64_t BlockPlan::port_bytes(const Port& port, const models::Shape& shape) const {
   const uint64_t element = port.element > 0 ? port.element : core::dtype_size(shape.type);
   const int ranks = mesh_.degree(port.seam.axis);
-  int64_t rows = shape.rows();
-  if (port.stacked) {
+  int64_t rows = block_->port_rows(static_cast<size_t>(&port - anatomy_->ports.data()), shape);
+  if (port.seam.delivers()) {
+    rows *= 2;
+  } else if (port.stacked) {
     rows *= ranks;
   } else if (shares_rows_ && !port.seam.stays()) {
     rows = (rows + ranks - 1) / ranks * ranks;  // each rank has room for as many
@@ -59,6 +64,7 @@ std::vector<Parts> BlockPlan::runs(Parts parts, bool backward) const {
   for (const Port& port : anatomy_->ports) {
     const auto cut = static_cast<uint8_t>(port.part + 1);
     if (collective(port, backward) == Collective::none || !parts.has(port.part) || !parts.has(cut)) continue;
+    if (result.back().first == cut) continue;  // another port has cut it there
     result.back().end = cut;
     result.push_back({cut, parts.end});
   }
@@ -69,10 +75,11 @@ std::vector<BackwardRun> BlockPlan::backward_runs(bool overlap) const {
   const std::vector<Parts> all = runs(anatomy_->all(), true);
   std::vector<BackwardRun> result;
   for (auto run = all.rbegin(); run != all.rend(); ++run) {
-    const bool adds_up = std::any_of(anatomy_->ports.begin(), anatomy_->ports.end(), [&](const Port& port) {
-      return port.part + 1 == run->first && models::adds_up(collective(port, true));
+    const bool sends = std::any_of(anatomy_->ports.begin(), anatomy_->ports.end(), [&](const Port& port) {
+      const Collective completed = collective(port, true);
+      return port.part + 1 == run->first && (models::adds_up(completed) || completed == Collective::all_to_all);
     });
-    if (!weights_apart_ && (!overlap || !adds_up || !anatomy_->halves(*run))) {
+    if (!weights_apart_ && (!overlap || !sends || !anatomy_->halves(*run))) {
       result.push_back({*run});
       continue;
     }

@@ -57,6 +57,7 @@ class BlockPlan {
  private:
   std::vector<BackwardRun> backward_runs(bool overlap) const;
 
+  const models::Block* block_;
   const models::Anatomy* anatomy_;
   core::Mesh mesh_;
   bool shares_rows_;

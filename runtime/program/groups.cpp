@@ -10,12 +10,16 @@ std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks, int sh
   };
   add("dp", data_axes);
   add("dp.inner", island_axes);
-  add("dp.outer", Axis::outer);
+  add("dp.outer", outer_axes);
   for (int a = 0; a < core::axis_count; ++a) {
     const auto axis = static_cast<Axis>(a);
     if (core::axis_facts[a].group != nullptr && mesh.degree(axis) > 1) add(core::axis_facts[a].group, axis);
   }
   if (mesh.tensor() > 1) add("tp.dp", states | Axis::tensor);
+  if (mesh.expert() > 1) {
+    add("edp", core::expert_data_axes);
+    if (mesh.tensor() > 1) add("tp.ep", Axis::tensor | Axis::expert);
+  }
   if (mesh.everyone() == all_axes) add("world", all_axes);
   if (mesh.pipeline() == 1) return all;
   for (const bool forward : {true, false}) {

@@ -15,6 +15,7 @@ using core::Axis;
 using core::data_axes;
 using core::island_axes;
 using core::Mesh;
+using core::outer_axes;
 using core::RankGroups;
 using core::stage_axes;
 
@@ -22,7 +23,7 @@ using core::stage_axes;
 // lane of its own.
 struct Group {
   Axes axes;         // Axis::pipeline for pairs of stages, which their names tell apart
-  std::string name;  // "dp", "dp.inner", "dp.outer", "tp", "tp.dp", "world", "pp.even.forward" …
+  std::string name;  // "dp", "dp.inner", "dp.outer", "tp", "tp.dp", "ep", "edp", "world", "pp.even.forward" …
   RankGroups ranks;
   // For NCCL's contributions to sums (comm/nccl/staging.h). No op accesses it: a group's calls follow one another.
   BufferId staging = no_buffer;

@@ -96,6 +96,7 @@ class Application {
     const auto like = [&](const optimizer::UnitParam& param) {
       return fnmatch(rule_.parameters.c_str(), param.param->name.c_str(), 0) == 0;
     };
+    for (const optimizer::UnitParam& param : unit.params) require_alike(param);
     const auto alike = static_cast<size_t>(std::count_if(unit.params.begin(), unit.params.end(), like));
     if (alike == 0) return false;
     matched_ = true;
@@ -105,6 +106,21 @@ class Application {
         "{} matches {} of the {} parameters of the unit '{}', for example not '{}', but a unit's states lie in one "
         "piece. Use a wider pattern, or a smaller memory.unit_bytes, which cuts parameters into more units.",
         rule_.from, alike, unit.params.size(), unit.name, other->param->name));
+  }
+
+  // Ranks run one program: experts that lie in one place on them have one tier.
+  void require_alike(const optimizer::UnitParam& param) const {
+    const auto like = [&](int place) {
+      return fnmatch(rule_.parameters.c_str(), param.param->name_at(place).c_str(), 0) == 0;
+    };
+    for (int place = 1; place < param.param->places(); ++place) {
+      if (like(place) == like(0)) continue;
+      throw core::ConfigError(
+          fmt::format("{} matches one of '{}' and '{}' alone, which with parallel.expert = {} ranks have in one place. "
+                      "Use a pattern "
+                      "that matches both or none.",
+                      rule_.from, param.param->name, param.param->name_at(place), param.param->places()));
+    }
   }
 
   void move(const Unit& unit, UnitTiers& tiers) {

@@ -54,12 +54,13 @@ Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64
 
 // The parts of a unit's parameters that lie in what one rank saves.
 void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, optimizer::SavedPart piece,
-              const Run& part, int tensor_rank) {
+              const Run& part, int tensor_rank, int expert_rank) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
-    const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
+    const std::string param = place.param->name_at(expert_rank);
+    const std::string name = kind.empty() ? param : state_name(kind, param);
     runs.push_back(run_of(part, from - begin, name, place.param->shape, from - place.offset, to - from));
     runs.back().slice = place.param->slice, runs.back().tensor_rank = tensor_rank;
   }
@@ -73,11 +74,12 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   const auto& units = layout.units.units;
   const int rank = session_.first_local() + static_cast<int>(local);
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
+  const int expert_rank = layout.mesh.place(Axis::expert, rank);
   for (size_t u = 0; u < units.size(); ++u) {
     if (units[u].counted_elsewhere) continue;             // another stage saves it
     if (!units[u].sliced() && tensor_rank > 0) continue;  // the first of the ranks that all have it does
     const optimizer::SavedPart piece = saved_part(units[u], layout.mesh, rank);
-    add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank);
+    add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank, expert_rank);
   }
   return runs;
 }
@@ -87,6 +89,7 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
   const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const int rank = session_.first_local() + static_cast<int>(local);
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
+  const int expert_rank = layout.mesh.place(Axis::expert, rank);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     if (layout.units.units[u].counted_elsewhere) continue;
     if (!layout.units.units[u].sliced() && tensor_rank > 0) continue;
@@ -95,13 +98,14 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
       const Run part = place(local, u, k + 1, file);
       if (kinds[k].sharded) {
         add_runs(runs, layout.units.units[u], kinds[k].kind, saved_part(layout.units.units[u], layout.mesh, rank), part,
-                 tensor_rank);
+                 tensor_rank, expert_rank);
         continue;
       }
-      if (layout.mesh.place(stage_axes, rank) > 0) continue;  // every rank holds the same
+      const Axes same = stage_axes.without(layout.units.units[u].apart_axes());
+      if (layout.mesh.place(same, rank) > 0) continue;  // the first of the ranks that hold the same does
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
-        runs.push_back(run_of(part, tensor.offset, state_name(kinds[k].kind, tensor.param->param->name), tensor.shape,
-                              0, tensor.elements()));
+        runs.push_back(run_of(part, tensor.offset, state_name(kinds[k].kind, tensor.param->param->name_at(expert_rank)),
+                              tensor.shape, 0, tensor.elements()));
       }
     }
   }

@@ -81,7 +81,8 @@ class Look {
         layout_(stage_.layout),
         what_(what),
         number_(session.first_local() + local_),
-        tensor_rank_(layout_.mesh.place(Axis::tensor, number_)) {
+        tensor_rank_(layout_.mesh.place(Axis::tensor, number_)),
+        expert_rank_(layout_.mesh.place(Axis::expert, number_)) {
     if (offload::BlockFile* file = session.file(local_)) file_.emplace(*file);
   }
 
@@ -159,7 +160,8 @@ class Look {
     const auto kinds = layout_.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const optimizer::UnitState& kind = kinds[k];
-      if (!kind.sharded && layout_.mesh.place(stage_axes, number_) > 0) continue;  // every rank holds the same
+      const Axes same = stage_axes.without(unit.apart_axes());
+      if (!kind.sharded && layout_.mesh.place(same, number_) > 0) continue;  // the first one looks
       const bool copies = what_ == LookAt::copies;
       const BufferId buffer = copies ? stage_.state.snapshot[u][k + 1] : stage_.state.states[u][k];
       const int64_t skip = copies || !kind.sharded ? 0 : own.offset(unit.held.states);
@@ -189,7 +191,7 @@ class Look {
   void found(const optimizer::Unit& unit, int64_t kind, const optimizer::UnitParam& place, int64_t element,
              const std::string& what, float value, bool like_tensor = true) {
     NotFinite found;
-    found.kind = kind, found.number = place.number, found.rank = number_, found.element = element;
+    found.kind = kind, found.number = place.number_at(expert_rank_), found.rank = number_, found.element = element;
     if (like_tensor && place.param->slice) {
       models::for_each_piece(*place.param, tensor_rank_, element, element + 1, [&](const models::Piece& piece) {
         if (piece.whole >= 0) found.element = piece.whole;
@@ -197,8 +199,9 @@ class Look {
     }
     std::string note = core::not_finite_note(value, layout_.compute);
     if (kind != 0 && !note.empty()) note = "; the sum of such squares has no place in a norm";
-    found.text = fmt::format("{} '{}' of unit '{}' is {} at element {}, on rank {}{}", what, place.param->name,
-                             unit.name, core::value_text(value), found.element, number_, note);
+    found.text =
+        fmt::format("{} '{}' of unit '{}' is {} at element {}, on rank {}{}", what, place.param->name_at(expert_rank_),
+                    unit.name, core::value_text(value), found.element, number_, note);
     if (!first_ || found.place() < first_->place()) first_ = std::move(found);
   }
 
@@ -207,7 +210,7 @@ class Look {
   const Compiled& stage_;
   const Layout& layout_;
   const LookAt what_;
-  const int number_, tensor_rank_;
+  const int number_, tensor_rank_, expert_rank_;
   std::optional<NotFinite> first_;
   std::optional<offload::ExtentReader> file_;
   std::vector<std::byte> bytes_;

@@ -102,6 +102,15 @@ void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, cons
                                           : fmt::format("it is [{}]", fmt::join(set->shape(name), ", ")))));
 }
 
+// Names of all tensors of a unit, on whatever rank they lie.
+std::vector<std::string> names_of(const optimizer::Unit& unit) {
+  std::vector<std::string> names;
+  for (const optimizer::UnitParam& place : unit.params) {
+    for (int at = 0; at < place.param->places(); ++at) names.push_back(place.param->name_at(at));
+  }
+  return names;
+}
+
 // States of one optimizer may have the names of another's.
 void require_same_optimizers(const Reader& reader, const Layout& layout) {
   const Json& made_by = reader.manifest().made_by;
@@ -114,14 +123,14 @@ void require_same_optimizers(const Reader& reader, const Layout& layout) {
   for (const optimizer::Unit& unit : layout.units.units) {
     if (!unit.trained) continue;
     const std::string ours = layout.optimizer->facts(unit.group).optimizer;
-    for (const optimizer::UnitParam& place : unit.params) {
-      const auto known = theirs.find(place.param->name);
+    for (const std::string& name : names_of(unit)) {
+      const auto known = theirs.find(name);
       if (known == theirs.end() || known->second == ours) continue;
       throw core::ConfigError(fmt::format(
           "{}: '{}' is to be updated by {}, and the checkpoint has what {} keeps of it. Give the optimizer and "
           "parameter_groups that it was saved with, which are in config.resolved.json of its run, or set "
           "run.load_module_only to start from its weights alone",
-          reader.folder().string(), place.param->name, ours, known->second));
+          reader.folder().string(), name, ours, known->second));
     }
   }
 }
@@ -135,7 +144,8 @@ void warn_of_left_over_states(const Reader& reader, std::span<const Layout> stag
     for (const optimizer::Unit& unit : layout.units.units) {
       for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
         for (const optimizer::StateTensor& tensor : kind.tensors) {
-          kept.insert(state_name(kind.kind, tensor.param->param->name));
+          const models::Param& param = *tensor.param->param;
+          for (int at = 0; at < param.places(); ++at) kept.insert(state_name(kind.kind, param.name_at(at)));
         }
       }
     }
@@ -192,7 +202,10 @@ void require_fits(const Reader& reader, const Config& config, std::span<const La
 void refuse_left_over(const Reader& reader, std::span<const models::Model* const> stages) {
   std::set<std::string> wanted;
   for (const models::Model* stage : stages) {
-    for (const auto& ref : stage->canonical_params()) wanted.insert(stage->blocks[ref.block]->params()[ref.index].name);
+    for (const auto& ref : stage->canonical_params()) {
+      const models::Param& param = stage->blocks[ref.block]->params()[ref.index];
+      for (int at = 0; at < param.places(); ++at) wanted.insert(param.name_at(at));
+    }
   }
   std::vector<std::string> left_over;
   for (const std::string& name : reader.weights().names()) {
@@ -214,10 +227,12 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
 void require_weights(const Reader& reader, const models::Model& model) {
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
-    const std::string alias =
-        reader.plain() ? models::hugging_face_name(reader.manifest().model["type"].get<std::string>(), param.name)
-                       : param.name;
-    require_tensor(&reader.weights(), reader, param.name, alias, param.whole_shape());
+    for (int at = 0; at < param.places(); ++at) {
+      const std::string name = param.name_at(at);
+      const std::string alias =
+          reader.plain() ? models::hugging_face_name(reader.manifest().model["type"].get<std::string>(), name) : name;
+      require_tensor(&reader.weights(), reader, name, alias, param.whole_shape());
+    }
   }
 }
 

@@ -49,7 +49,9 @@ Json optimizers_json(std::span<const Layout> stages) {
     for (const optimizer::Unit& unit : stage.units.units) {
       if (unit.counted_elsewhere || !unit.trained) continue;
       for (const optimizer::UnitParam& place : unit.params) {
-        groups[optimizer.facts(unit.group).optimizer].push_back(place.param->name);
+        for (int at = 0; at < place.param->places(); ++at) {
+          groups[optimizer.facts(unit.group).optimizer].push_back(place.param->name_at(at));
+        }
       }
     }
   }
@@ -109,6 +111,7 @@ checkpoint::Manifest run_manifest(const Config& config, std::span<const Layout> 
   manifest.control = control_json(persistent, config.optimizer.algorithm->members());
   manifest.made_by = {{"ranks", config.mesh.world()},
                       {"tensor", config.mesh.tensor()},
+                      {"expert", config.mesh.expert()},
                       {"sequence", config.model.degrees.sequence_parallel},
                       {"pipeline", config.mesh.pipeline()},
                       {"stage", config.zero.stage},

@@ -41,8 +41,8 @@ Spread gathered(const Walk& walk, uint32_t unit, Spread from) {
   const int shards = layout.units.units[unit].shards(), inner = layout.mesh.inner();
   if (shards == 1) return Spread::whole;
   const auto whole_if = [](bool whole, Spread otherwise) { return whole ? Spread::whole : otherwise; };
-  if (group == data_axes) return whole_if(shards == layout.mesh.data(), Spread::own);
-  if (group == Axis::outer) return whole_if(inner == 1, Spread::part);
+  if (group == layout.units.units[unit].shard_axes && group != island_axes) return Spread::whole;
+  if (group == outer_axes) return whole_if(inner == 1, Spread::part);
   if (group == island_axes) return whole_if(from == Spread::part || shards == inner, Spread::own);
   return Spread::own;
 }

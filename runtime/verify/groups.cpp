@@ -28,7 +28,7 @@ std::vector<Axes> axes_of(const Op& op, const optimizer::Unit& unit) {
   const std::optional<Use> partial = use_of_partial(op);
   if (gathers(op.kind)) {
     if (!partial) return {unit.shard_axes};
-    return {partial == Use::write ? Axis::outer : island_axes};
+    return {partial == Use::write ? outer_axes : island_axes};
   }
   switch (op.kind) {
     case OpKind::share_sums:
@@ -36,9 +36,9 @@ std::vector<Axes> axes_of(const Op& op, const optimizer::Unit& unit) {
     case OpKind::hand_out:
       return {unit.holder_axes};
     case OpKind::reduce_grad: {
-      if (partial) return {partial == Use::write ? island_axes : Axis::outer};
+      if (partial) return {partial == Use::write ? island_axes : outer_axes};
       std::vector<Axes> all{unit.shard_axes};
-      for (const Axes others : {data_axes.without(unit.shard_axes), unit.gradient_axes.without(data_axes)}) {
+      for (const Axes others : {unit.replica_axes().without(unit.shard_axes), unit.gradient_axes.without(data_axes)}) {
         if (others != Axes()) all.push_back(others);
       }
       if (unit.copied) all.emplace_back(Axis::pipeline);
@@ -111,14 +111,17 @@ void check_ranks(const ProgramSet& set, const Program& program, OpId id, const L
 void check_axes(const Layout& layout) {
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    bool sliced = false, summed = false;
+    bool sliced = false, summed = false, spread = false;
     for (const optimizer::UnitParam& place : unit.params) {
       sliced = sliced || place.param->slice.has_value();
       summed = summed || (unit.trained && place.param->summed);
+      spread = spread || place.param->spread.has_value();
     }
+    const Axes copies = spread ? core::expert_data_axes : data_axes;  // have the same tensors
     const Axes holders = sliced ? unit.shard_axes | Axis::tensor : unit.shard_axes;
-    const Axes makers = summed ? data_axes | Axis::tensor : data_axes;
-    if (unit.holder_axes == holders && unit.gradient_axes == makers) continue;
+    const Axes makers = summed ? copies | Axis::tensor : copies;
+    const bool own = layout.units.cut.shard_axes == data_axes ? unit.shard_axes == copies : !spread;
+    if (own && unit.holder_axes == holders && unit.gradient_axes == makers) continue;
     throw Fault({nullptr, {}, no_buffer, u},
                 fmt::format("unit '{}' names other axes for the ranks that {} than its parameters ask for", unit.name,
                             unit.holder_axes == holders ? "add up its gradient" : "hold its tensors"));

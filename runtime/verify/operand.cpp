@@ -16,6 +16,9 @@ namespace {
 std::string axes_text(Axes axes) {
   std::vector<std::string> parts;
   if (data_axes.within(axes)) parts.emplace_back("data"), axes = axes.without(data_axes);
+  if (axes.has(Axis::inner) && axes.has(Axis::outer)) {
+    parts.emplace_back("ranks with the same experts"), axes = axes.without(core::expert_data_axes);
+  }
   for (int a = 0; a < core::axis_count; ++a) {
     if (axes.has(a)) parts.emplace_back(core::axis_facts[a].name);
   }
@@ -45,7 +48,7 @@ class Meaning {
         if (op_.kind == OpKind::reduce_grad || op_.kind == OpKind::gather_grad) return summed(unit);
         return gathered(unit);
       case Role::all_parts:
-        return joined("gathered over ", {over(Axis::tensor)});
+        return unit == none ? "" : joined("gathered over ", {over(layout_.units.units[unit].part_axes())});
       case Role::weight:
       case Role::master:
       case Role::state:
@@ -78,7 +81,7 @@ class Meaning {
     const optimizer::Unit& of = layout_.units.units[unit];
     return joined(
         "summed over ",
-        {over(of.shard_axes), over(data_axes.without(of.shard_axes)), over(of.gradient_axes.without(data_axes)),
+        {over(of.shard_axes), over(of.replica_axes().without(of.shard_axes)), over(of.gradient_axes.without(data_axes)),
          of.copied ? over_pair("the stages that have copies", copies_group(of.of_layers)) : ""});
   }
 

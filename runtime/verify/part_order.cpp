@@ -10,7 +10,10 @@ using models::Parts;
 using models::Port;
 
 PartOrder::PartOrder(const Layout& layout, size_t block)
-    : anatomy_(layout.model->blocks[block]->anatomy()), mesh_(layout.mesh), rows_(layout.model->degrees.shares_rows()) {
+    : block_(*layout.model->blocks[block]),
+      anatomy_(block_.anatomy()),
+      mesh_(layout.mesh),
+      rows_(layout.model->degrees.shares_rows()) {
   const bool splits = layout.stage.pipelined() && layout.stage.schedule.kind == ScheduleKind::zb_h1;
   apart_ = splits && anatomy_.halved != 0 && !layout.model->predicts(block);
   training_ = forward_runs(anatomy_.forward_in_training());
@@ -51,9 +54,10 @@ bool PartOrder::cut(size_t part, bool backward) const {
 
 uint64_t PartOrder::port_bytes(const Port& port, const models::Shape& shape) const {
   const size_t element = port.element == 0 ? core::dtype_size(shape.type) : port.element;
-  int64_t rows = shape.rows();
+  int64_t rows = block_.port_rows(static_cast<size_t>(&port - anatomy_.ports.data()), shape);
   if (port.stacked) rows *= ranks(port);
-  if (rows_ && !port.stacked && !port.seam.stays()) {
+  if (port.seam.forward == Collective::all_to_all) rows += rows;  // what goes, and what comes
+  if (port.seam.axis == Axis::tensor && rows_ && !port.stacked && !port.seam.stays()) {
     rows = (rows + ranks(port) - 1) / ranks(port) * ranks(port);  // each rank has room for as many as any
   }
   return static_cast<uint64_t>(rows) * static_cast<uint64_t>(port.width) * element;
@@ -79,11 +83,12 @@ std::vector<PartRun> PartOrder::backward_runs() const {
   return runs;
 }
 
-// An input's gradient that ranks add up is on its way before those of weights are made.
+// An input's gradient that ranks give each other is on its way before those of weights are made.
 std::vector<PartRun> PartOrder::halves(bool overlap) const {
   const auto adds_up = [&](const PartRun& run) {
     return std::any_of(anatomy_.ports.begin(), anatomy_.ports.end(), [&](const Port& port) {
-      return port.seam.enters() && ranks(port) > 1 && run.parts.first == port.part + 1;
+      const bool goes = port.seam.enters() || port.seam.backward == Collective::all_to_all;
+      return goes && ranks(port) > 1 && run.parts.first == port.part + 1;
     });
   };
   std::vector<PartRun> runs;

@@ -48,6 +48,7 @@ class PartOrder {
 
   int ranks(const models::Port& port) const { return mesh_.degree(port.seam.axis); }
 
+  const models::Block& block_;
   const models::Anatomy& anatomy_;
   core::Mesh mesh_;
   bool rows_;   // ranks share them

@@ -36,7 +36,7 @@ bool adds_up(const ProgramSet& set, const Op& op) {
                                    [](const Access& access) { return access.role == Role::partial; });
   const Axes group = set.group(op).axes;
   if (!group.within(data_axes)) return false;
-  return group == data_axes || (group == Axis::outer) == partial;
+  return group == data_axes || (group == outer_axes) == partial;
 }
 
 // A lane is one queue in front of one communicator or one kind of engine.

@@ -213,12 +213,12 @@ void GradRule::reduce(size_t i) {
                              walk_.unit_name(unit), source.used ? 0 : source.backwards, maker(source), expected));
     }
     result.windows = 1;
-    if (group == Axis::outer && layout.mesh.inner() > 1) {
+    if (group == outer_axes && layout.mesh.inner() > 1) {
       walk_.fail(*from, fmt::format("sums the gradient of '{}' over groups, and {} is not followed by a sum inside "
                                     "them",
                                     walk_.unit_name(unit), maker(source)));
     }
-  } else if ((source.summed == Summed::all && !one_island) || group != Axis::outer || source.used) {
+  } else if ((source.summed == Summed::all && !one_island) || group != outer_axes || source.used) {
     walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit), maker(source)));
   }
   const bool done = group != island_axes || one_island;

@@ -34,13 +34,13 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
     // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
     const auto parts =
         static_cast<uint64_t>(set.group(op).axes == runtime::island_axes ? layout.mesh.inner() : layout.mesh.data());
-    const bool twice = (layout.groups.replicated && set.group(op).axes == Axis::outer) ||
+    const bool twice = (layout.groups.replicated && set.group(op).axes == outer_axes) ||
                        !set.group(op).axes.within(runtime::data_axes);
     for (uint32_t u : op.units) {
       const uint64_t elements =
           static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
       *kind += elements;
-      if (set.group(op).axes == Axis::outer) forecast.between_groups += elements;
+      if (set.group(op).axes == outer_axes) forecast.between_groups += elements;
     }
   });
   return forecast;

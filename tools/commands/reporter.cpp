@@ -50,13 +50,13 @@ void Reporter::planned(std::span<const runtime::Compiled> stages) {
     verify_seconds += stage.verify_seconds;
     for (const optimizer::Unit& unit : stage.layout.units.units) {
       for (const optimizer::UnitParam& place : unit.params) {
-        parameters += unit.counted_elsewhere ? 0 : place.param->whole_elements();
+        parameters += unit.counted_elsewhere ? 0 : place.param->elements_of_all();
       }
     }
   }
   std::string mesh = layout.stage.pipelined() ? fmt::format("{} stages × ", stages.size()) : "";
-  const std::string shared =
-      layout.mesh.tensor() > 1 ? fmt::format(" × {} that share blocks", layout.mesh.tensor()) : "";
+  std::string shared = layout.mesh.tensor() > 1 ? fmt::format(" × {} that share blocks", layout.mesh.tensor()) : "";
+  if (layout.mesh.expert() > 1) shared += fmt::format(", experts spread over {}", layout.mesh.expert());
   std::cerr << fmt::format(
       "{} parameters in {} units, {}{} rank{}{}, ZeRO stage {}, {}; {} per rank{}, peak in '{}' at '{}', packing "
       "overhead "

@@ -79,21 +79,33 @@ void give_slots(const RoutingShape& shape, const int32_t* expert, const Slots& s
   const int64_t K = shape.choices();
   std::fill_n(slots.choice, shape.slots(), -1);
   std::fill_n(slots.wanted, shape.experts, 0);
-  for (int64_t c = 0; c < shape.rows * K; ++c) ++slots.wanted[expert[c]];
-  int32_t next = 0;
+  for (int64_t c = 0; c < shape.rows * K; ++c) {
+    if (expert[c] >= 0) ++slots.wanted[expert[c]];
+  }
+  int64_t next = 0;
   for (int64_t e = 0; e < shape.experts; ++e) {
-    const auto capacity = static_cast<int32_t>(shape.capacity);
-    slots.starts[e] = next, slots.counts[e] = 0;
-    next += static_cast<int32_t>(up_to_grain(capacity > 0 ? capacity : slots.wanted[e]));
+    if (shape.room > 0 && e % (shape.experts / shape.ranks) == 0) next = e / (shape.experts / shape.ranks) * shape.room;
+    const int64_t own = shape.capacity > 0 ? shape.capacity : slots.wanted[e];
+    slots.starts[e] = static_cast<int32_t>(next), slots.counts[e] = 0;
+    next += shape.room > 0 ? own : up_to_grain(own);
   }
   for (int64_t j = 0; j < K; ++j) {
     for (int64_t c = j; c < shape.rows * K; c += K) {
+      if (expert[c] < 0) {
+        slots.slot[c] = -1;
+        continue;
+      }
       int32_t& count = slots.counts[expert[c]];
       const bool dropped = shape.capacity > 0 && count == shape.capacity;
       slots.slot[c] = dropped ? -1 : slots.starts[expert[c]] + count;
       if (!dropped) slots.choice[slots.slot[c]] = static_cast<int32_t>(c), ++count;
     }
   }
+}
+
+void experts_to_slots(const RoutingShape& shape, const int32_t* choice, const int32_t* expert, int32_t* picked) {
+  const auto each = static_cast<int32_t>(shape.experts / shape.ranks);
+  for_slots(shape, choice, [&](int64_t slot, int64_t of) { picked[slot] = of < 0 ? -1 : expert[of] % each; });
 }
 
 void rows_to_slots(DType type, const RoutingShape& shape, const int32_t* choice, const void* x, int64_t C, void* y) {

@@ -121,7 +121,8 @@ __global__ void place_kernel(RoutingShape shape, Slots slots) {
     const int64_t e = begin + lane;
     const auto capacity = static_cast<int32_t>(shape.capacity);
     const int32_t wanted = e < shape.experts ? slots.wanted[e] : 0;
-    const auto own = e < shape.experts ? static_cast<int32_t>(up_to_grain(capacity > 0 ? capacity : wanted)) : 0;
+    const int32_t taken = capacity > 0 ? capacity : wanted;
+    const auto own = e >= shape.experts ? 0 : shape.room > 0 ? taken : static_cast<int32_t>(up_to_grain(taken));
     const int32_t up_to = warp_sum_up_to(own);
     if (e < shape.experts) {
       slots.starts[e] = before + up_to - own;
@@ -129,12 +130,28 @@ __global__ void place_kernel(RoutingShape shape, Slots slots) {
     }
     before += __shfl_sync(all_lanes, up_to, 31);
   }
+  if (shape.room == 0) return;
+  // In a message each rank's begin at its block. The last experts come first: what lies in front of them is still
+  // there.
+  const int64_t each = shape.experts / shape.ranks;
+  for (int64_t begin = (shape.experts - 1) / 32 * 32; begin >= 0; begin -= 32) {
+    __syncwarp();
+    const int64_t e = begin + lane, block = e / each;
+    const bool is = e < shape.experts;
+    const int32_t within = is ? slots.starts[e] - slots.starts[block * each] : 0;
+    __syncwarp();
+    if (is) slots.starts[e] = static_cast<int32_t>(block * shape.room) + within;
+  }
 }
 
 __global__ void __launch_bounds__(256)
     give_kernel(int64_t choices, int64_t capacity, const int32_t* expert, Slots slots) {
   const int64_t c = int64_t{blockIdx.x} * 256 + threadIdx.x;
   if (c >= choices) return;
+  if (expert[c] < 0) {
+    slots.slot[c] = -1;
+    return;
+  }
   const int32_t before = slots.slot[c], slot = slots.starts[expert[c]] + before;
   const bool dropped = capacity > 0 && before >= capacity;
   slots.slot[c] = dropped ? -1 : slot;

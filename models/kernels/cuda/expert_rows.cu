@@ -88,6 +88,14 @@ __global__ void __launch_bounds__(threads)
   save(values, F - at.column, v);
 }
 
+__global__ void __launch_bounds__(threads)
+    experts_kernel(int64_t slots, int32_t each, const int32_t* choice, const int32_t* expert, int32_t* picked) {
+  const int64_t slot = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (slot >= slots) return;
+  const int32_t of = choice[slot];
+  picked[slot] = of < 0 ? -1 : expert[of] % each;
+}
+
 // A warp takes all of a slot.
 template <class T>
 __global__ void __launch_bounds__(threads)
@@ -117,6 +125,11 @@ __global__ void __launch_bounds__(threads)
 }
 
 }  // namespace
+
+void experts_to_slots(const RoutingShape& shape, const int32_t* choice, const int32_t* expert, int32_t* picked) {
+  core::cuda::launch(experts_kernel, blocks_for(shape.slots(), threads), threads, 0, shape.slots(),
+                     static_cast<int32_t>(shape.experts / shape.ranks), choice, expert, picked);
+}
 
 void rows_to_slots(DType type, const RoutingShape& shape, const int32_t* choice, const void* x, int64_t C, void* y) {
   with_type(type, [&](auto zero) {
