@@ -11,7 +11,7 @@ void ActivationRule::read() const {
   const Op& op = walk_.op();
   const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
   const OpKind forward = training ? OpKind::forward : op.kind;
-  if (op.kind == OpKind::gather_parts) require_group(op);
+  if (op.kind == OpKind::gather_parts) require_group(op, walk_.layout.units.units[op.units.at(0)].part_axes());
   if (op.kind == OpKind::backward && op.half != models::Half::both) require_holding(op);
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
@@ -79,10 +79,10 @@ void ActivationRule::require_received(const Access& access, Role role) const {
 }
 
 // A port is exchanged among the ranks of its seam; all else that ranks of a block give each other goes among these.
-void ActivationRule::require_group(const Op& op, Axis axis) const {
+void ActivationRule::require_group(const Op& op, Axes axes) const {
   const bool among =
       op.kind == OpKind::exchange || op.kind == OpKind::gather_parts || op.kind == OpKind::gather_received;
-  if (!among || walk_.set.group(op).axes == axis) return;
+  if (!among || walk_.set.group(op).axes == axes) return;
   walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
 }
