@@ -199,8 +199,8 @@ std::vector<OpSpec> block_ops() {
                 {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::output, may_write),
                  may(Role::saved, may_write | may_update), may(Role::control, may_update)}),
       block_row(OpKind::decode, "decode", "decode", Mode::decode,
-                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::cache, may_update),
-                 may(Role::control, may_update)}),
+                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write | may_update),
+                 may(Role::cache, may_update), may(Role::control, may_update)}),
   };
   rows[2].parameters = takes_loss_scale;
   rows[4].parameters = takes_position;

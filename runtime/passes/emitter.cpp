@@ -69,7 +69,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
         mode == Mode::train ? plans_[b].runs(block.anatomy().all(), true) : std::vector<models::Parts>{};
     buffers_[b].ports = add_ports(b, runs, "", backwards, 1);
     if (mode == Mode::train) add_training(b, here);
-    if (mode == Mode::eval && runs.size() > 1) {
+    if (mode != Mode::train && runs.size() > 1) {
       buffers_[b].saved = add("saved of " + block.name(), Category::activations,
                               models::lay_out_saved(block, shape_, block.anatomy().all()), 1);
     }

@@ -20,13 +20,15 @@ class Refinements {
       : segment_(segment), set_(set), layout_(layout), state_(state), first_owner_(first_owner) {
     const auto cost = [&](uint32_t u) { return layout.optimizer->refine_flops(layout.units.units[u]); };
     std::stable_sort(units.begin(), units.end(), [&](uint32_t a, uint32_t b) {
-      if (unit(a).sliced() != unit(b).sliced()) return unit(a).sliced();
+      if (unit(a).holder_axes != unit(b).holder_axes) {
+        return unit(a).sliced() != unit(b).sliced() ? unit(a).sliced() : unit(b).spread();
+      }
       return cost(a) > cost(b);
     });
     for (uint32_t u : units) {
       const auto most = static_cast<size_t>(layout.mesh.degree(unit(u).holder_axes));
       if (batches_.empty() || batches_.back().units.size() == most ||
-          unit(batches_.back().units[0]).sliced() != unit(u).sliced()) {
+          unit(batches_.back().units[0]).holder_axes != unit(u).holder_axes) {
         batches_.emplace_back();
       }
       batches_.back().units.push_back(u);

@@ -52,16 +52,16 @@ class BlockChecker {
     if (op_.half != Half::input && order_.reads_back(port, op_.parts)) require_port(p, port, Role::port);
   }
 
-  // A forward keeps what the backward reads, an eval in several runs what the next one does.
+  // A forward keeps what the backward reads, others in several runs what the next one does.
   void check_kept() const {
-    const bool trains = op_.kind != OpKind::evaluate;
-    if (op_.kind == OpKind::decode) {
-      if (block_.cache_bytes(layout_.shape(models::Mode::decode)) > 0) require(Role::cache);
-      return;
-    }
+    const models::Mode mode = op_.kind == OpKind::evaluate ? models::Mode::eval
+                              : op_.kind == OpKind::decode ? models::Mode::decode
+                                                           : models::Mode::train;
+    const bool trains = mode == models::Mode::train;
+    const models::Shape shape = layout_.shape(mode);
+    if (mode == models::Mode::decode && block_.cache_bytes(shape) > 0) require(Role::cache);
     if (op_.half == Half::weight) return;
     if (!trains && order_.runs(op_.kind).size() == 1) return;
-    const models::Shape shape = layout_.shape(trains ? models::Mode::train : models::Mode::eval);
     bool saved = false, recomputed = false;
     for (size_t part = 0; part < block_.anatomy().parts.size() && !(saved && recomputed); ++part) {
       bool& kept = trains && order_.left_out().has(part) ? recomputed : saved;

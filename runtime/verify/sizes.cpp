@@ -52,7 +52,7 @@ class SizeChecker {
     const models::Block& block = *layout_.model->blocks[op.block];
     const models::Shape shape = layout_.shape(mode(op));
     BlockBytes& bytes = found->second;
-    if (shape.mode == Mode::eval) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
+    if (shape.mode != Mode::train) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
     if (shape.mode == Mode::train) {
       const models::Parts left_out = orders_[op.block].left_out();
       bytes.saved = models::lay_out_saved(block, shape, models::all_parts, left_out);

@@ -96,6 +96,23 @@ TEST_CASE("groups hold every rank once, and ranks that differ along their axes a
   }
 }
 
+TEST_CASE("ranks with other experts follow those that share blocks, and are data-parallel ranks") {
+  const Mesh mesh(48, 2, 2, 1, 3);
+  CHECK(mesh.data() == 12);
+  CHECK(mesh.expert() == 3);
+  CHECK(mesh.inner() == 1);
+  for (int rank = 0; rank < 48; ++rank) {
+    CHECK(mesh.place(Axis::expert, rank) == rank / 2 % 3);
+    CHECK(mesh.place(zrt::core::expert_data_axes, rank) == rank / 6 % 4);
+    CHECK(mesh.place(data_axes, rank) == rank / 2 % 12);
+  }
+  const auto of = [&](Axes axes, int one) { return members(mesh.groups(axes), one, 48); };
+  CHECK(of(Axis::expert, 9) == std::vector<int>{7, 9, 11});
+  CHECK(of(zrt::core::expert_data_axes, 9) == std::vector<int>{3, 9, 15, 21});
+  CHECK(of(Axis::tensor | Axis::expert, 9) == std::vector<int>{6, 7, 8, 9, 10, 11});
+  CHECK_THROWS_WITH(Mesh(16, 2, 1, 1, 3), Catch::Contains("parallel.expert = 3") && Catch::Contains("2 and 4"));
+}
+
 TEST_CASE("ranks of axes that others lie between have no common distance") {
   CHECK_THROWS_AS(Mesh(8, 2, 2).groups(Axis::tensor | Axis::pipeline), zrt::core::ProgramError);
   CHECK(Mesh(4, 2, 2).groups(Axis::tensor | Axis::pipeline).size == 4);

@@ -32,15 +32,15 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
                                                       : nullptr;
     if (!kind) return;
     // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
-    const auto parts =
-        static_cast<uint64_t>(set.group(op).axes == runtime::island_axes ? layout.mesh.inner() : layout.mesh.data());
-    const bool twice = (layout.groups.replicated && set.group(op).axes == outer_axes) ||
+    const int all = set.group(op).axes == runtime::island_axes ? layout.mesh.inner() : layout.mesh.data();
+    const bool twice = (layout.groups.replicated && set.group(op).axes == runtime::outer_axes) ||
                        !set.group(op).axes.within(runtime::data_axes);
     for (uint32_t u : op.units) {
-      const uint64_t elements =
-          static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
+      const optimizer::Unit& unit = layout.units.units[u];
+      const auto parts = static_cast<uint64_t>(unit.spread() ? unit.shards() : all);
+      const uint64_t elements = static_cast<uint64_t>(unit.elements) / parts * others * (twice ? 2 : 1);
       *kind += elements;
-      if (set.group(op).axes == outer_axes) forecast.between_groups += elements;
+      if (set.group(op).axes == runtime::outer_axes) forecast.between_groups += elements;
     }
   });
   return forecast;

@@ -27,6 +27,7 @@ struct Setting {
   int ranks = 1, stage = 0;    // data-parallel ranks of each stage of a pipeline
   int tensor = 1;              // ranks that share the work of blocks; the model is made for as many
   bool rows = false;           // … and rows
+  int expert = 1;              // data-parallel ranks that have other experts each
   runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
   runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
   core::DType compute = core::DType::f32;
@@ -82,7 +83,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
-  layout.mesh = {s.ranks * s.tensor * s.schedule.stages, s.tensor, s.schedule.stages, s.groups.inner};
+  layout.mesh = {s.ranks * s.tensor * s.schedule.stages, s.tensor, s.schedule.stages, s.groups.inner, s.expert};
   layout.groups = {s.groups.hierarchical, s.groups.secondary, s.groups.replicated};
   const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());
@@ -231,7 +232,11 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
   std::map<uint32_t, const std::vector<float>*> ordered;
   for (int r = 0; r < layout.mesh.world(); r += layout.mesh.stage_ranks()) {
     for (const optimizer::Unit& unit : session.stage(r).layout.units.units) {
-      for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &weights.at(place.param->name);
+      for (const optimizer::UnitParam& place : unit.params) {
+        for (int at = 0; at < place.param->places(); ++at) {
+          ordered[place.number_at(at)] = &weights.at(place.param->name_at(at));
+        }
+      }
     }
   }
   for (const auto& [number, values] : ordered) {

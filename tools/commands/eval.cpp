@@ -95,7 +95,8 @@ int eval_command(const Args& args) {
     if (*ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", *ranks));
     for (const runtime::Override& set : config_settings(values)) {
       const std::string key = set.text.substr(0, set.text.find('='));
-      if ((key != "parallel.tensor" && key != "parallel.pipeline") || set.text == key + "=1") continue;
+      const bool mesh = key == "parallel.tensor" || key == "parallel.pipeline" || key == "parallel.expert";
+      if (!mesh || set.text == key + "=1") continue;
       throw core::UsageError(
           fmt::format("--ranks {} asks for data-parallel ranks alone, but {} {} for others; leave one of them out. "
                       "Without --ranks the mesh is the run's, with what --set changes of it.",

@@ -85,7 +85,7 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
   CHECK(in_place.cost(cluster).seconds == Approx(400 / 100.0));
 
   // Four ranks on two hosts, states cut inside each: a shard of 800 bytes goes there and back by half.
-  Collective replicas(OpKind::reduce_grad, 4, 800, outer_axes, 2);
+  Collective replicas(OpKind::reduce_grad, 4, 800, runtime::outer_axes, 2);
   replicas.op.accesses[0].role = Role::grad;
   replicas.layout.groups.replicated = true;
   optimizer::Unit& unit = replicas.layout.units.units[0];
@@ -98,7 +98,7 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
 
 TEST_CASE("Sums inside islands are handed on as they come, those between islands are kept") {
   for (const auto& [axes, use, to] :
-       {std::tuple{runtime::island_axes, Use::write, core::DType::bf16}, {outer_axes, Use::read, core::DType::f32}}) {
+       {std::tuple{runtime::island_axes, Use::write, core::DType::bf16}, {runtime::outer_axes, Use::read, core::DType::f32}}) {
     Collective sums(OpKind::reduce_grad, 4, 800, axes, 2);
     sums.layout.zero = optimizer::zero_strategy(2);
     sums.layout.local_grad = core::DType::bf16, sums.layout.grad = core::DType::f32;
@@ -181,7 +181,7 @@ TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, h
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.
-  const Collective inner(OpKind::gather, 8, 800, runtime::island_axes, 2), outer(OpKind::gather, 8, 400, outer_axes, 2);
+  const Collective inner(OpKind::gather, 8, 800, runtime::island_axes, 2), outer(OpKind::gather, 8, 400, runtime::outer_axes, 2);
   CHECK(inner.cost(cluster).resource == Resource::inside_host);
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
@@ -192,7 +192,7 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   const auto of_eight = [](Axes axes, int island, int per_host) {
     return runtime::host_spread(runtime::Mesh(8, 1, 1, island).groups(axes), 8, per_host);
   };
-  const auto outer_of_four = [&](int island) { return of_eight(outer_axes, island, 4); };
+  const auto outer_of_four = [&](int island) { return of_eight(runtime::outer_axes, island, 4); };
   CHECK(outer_of_four(2).local == 2);
   CHECK(outer_of_four(2).hosts == 2);
   CHECK(outer_of_four(2).groups == 2);

@@ -209,17 +209,17 @@ bool whole_gather(const Op& op) {
 
 std::vector<FaultKind> meaning_faults() {
   // runtime::make_groups() has these groups first.
-  auto level = [](OpKind kind, Axis axis) {
+  auto level = [](OpKind kind, core::Axes axis) {
     return [=](const Op& op) { return op.kind == kind && op.group == (axis == Axis::inner ? 1 : 2); };
   };
   return {
       removed("op removed", [](const Op&) { return true; }),
       removed("begin removed", is(OpKind::begin)),
       removed("decision removed", is(OpKind::decide)),
-      removed("gather between groups removed", level(OpKind::gather, outer_axes), false),
+      removed("gather between groups removed", level(OpKind::gather, runtime::outer_axes), false),
       removed("gather inside groups removed", level(OpKind::gather, Axis::inner), false),
       removed("reduction inside groups removed", level(OpKind::reduce_grad, Axis::inner), false),
-      removed("reduction between groups removed", level(OpKind::reduce_grad, outer_axes), false),
+      removed("reduction between groups removed", level(OpKind::reduce_grad, runtime::outer_axes), false),
       removed("gather of the updated weights removed", whole_gather, false),
       doubled("forward twice", OpKind::forward),
       doubled("backward twice", OpKind::backward),

@@ -27,6 +27,7 @@ struct Case {
   std::string name;
   Setting setting;
   bool qwen = true, tied = false, frozen = false;
+  std::optional<models::Experts> experts = {};
   std::vector<std::string> phases{"init", "step", "eval", "export", "save"};
 };
 
@@ -77,6 +78,29 @@ std::vector<Case> cases() {
     if (placing.name != "all on the host" && placing.name != "all on NVMe" && placing.name != "scattered 1") continue;
     add(placing.name, {}, 2, 2, 1, 2, [&](Case& c) { c.setting.placement = placing.place; });
   }
+  const auto experts = [](double capacity) {
+    return [capacity](Case& c) {
+      c.setting.expert = 2;
+      c.experts = models::Experts{.number = 4, .ffn = 8, .top_k = 2, .capacity_factor = capacity};
+    };
+  };
+  add("spread experts", {}, 4, 1, 1, 1, experts(0));
+  add("spread experts, overlapped, recomputed", {}, 4, 1, 1, 3, [&](Case& c) {
+    experts(0.5)(c);
+    c.setting.overlap = true, c.setting.recompute = {Recompute::selective};
+  });
+  add("spread experts that ranks share", {}, 4, 2, 1, 3, [&](Case& c) {
+    experts(0.5)(c);
+    c.setting.rows = true;
+  });
+  add("spread experts in stages, zb-h1", {}, 2, 2, 2, 2, [&](Case& c) {
+    experts(0)(c);
+    c.setting.schedule.kind = ScheduleKind::zb_h1;
+  });
+  add("decoding with spread experts", {}, 2, 1, 1, 3, [&](Case& c) {
+    experts(0)(c);
+    c.phases = {"load", "decode"};
+  });
   add("decoding", {}, 2, 2, 1, 3, [](Case& c) { c.phases = {"load", "decode"}; });
   add("decoding with shared rows", {}, 2, 2, 1, 0, [](Case& c) {
     c.setting.rows = true;
@@ -87,6 +111,12 @@ std::vector<Case> cases() {
 }
 
 models::Model model_of(const Case& c) {
+  if (c.experts) {
+    models::LlamaConfig config;
+    config.layers = 2, config.hidden = 16, config.heads = 4, config.ffn = 24, config.sequence = 6, config.vocab = 31;
+    config.degrees = {c.setting.tensor, c.setting.rows, c.setting.expert}, config.experts = *c.experts;
+    return models::make_llama(config);
+  }
   models::Model model =
       make_small(c.qwen ? ModelType::qwen3 : ModelType::gpt2, {.hidden = 16,
                                                                .heads = 4,
@@ -226,8 +256,8 @@ std::vector<std::pair<std::string, Breaks>> faults_of(const ProgramSet& set, con
   }
   if (op.kind != OpKind::exchange) return all;
   using models::Collective;
-  for (const Collective other :
-       {Collective::none, Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+  for (const Collective other : {Collective::none, Collective::all_reduce, Collective::reduce_scatter,
+                                 Collective::all_gather, Collective::all_to_all}) {
     if (other == op.collective) continue;
     all.emplace_back(fmt::format("completed by {}", models::collective_name(other)),
                      [id, other](ProgramSet&, Program& p) { p.ops[id].collective = other; });
@@ -278,8 +308,8 @@ TEST_CASE("every collective that is left out, made twice, moved to another group
     }
   }
   // All that was to be done to each was: left out and made twice, made again behind a reader, moved to each other
-  // group, completed by each of three other collectives.
-  CHECK(judged == 2 * collectives + behind + elsewhere + 3 * ports);
+  // group, completed by each of four other collectives.
+  CHECK(judged == 2 * collectives + behind + elsewhere + 4 * ports);
   // The cases hold every kind of collective, over every axis.
   for (const OpSpec& row : op_specs()) {
     INFO(row.name);
