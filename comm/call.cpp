@@ -68,6 +68,22 @@ std::optional<std::string> range_error(const CollectiveCall& call, const CallRan
       rank, own);
 }
 
+std::optional<std::string> used_error(const CollectiveCall& call, int size) {
+  if (call.used.empty()) return std::nullopt;
+  if (call.used.size() != static_cast<size_t>(size)) {
+    return fmt::format(
+        "a list of used elements for {} blocks; legal are {}, one from each rank, or none for whole blocks",
+        call.used.size(), size);
+  }
+  for (size_t r = 0; r < call.used.size(); ++r) {
+    if (call.used[r] < 0 || call.used[r] > call.ranges[0].count) {
+      return fmt::format("{} used elements in the block from rank {}; legal are 0 to {}, the elements of a block",
+                         call.used[r], r, call.ranges[0].count);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string describe(const CollectiveCall& call) {
@@ -106,6 +122,7 @@ std::optional<std::string> argument_error(const CollectiveCall& call, int rank, 
     }
     if (auto error = range_error(call, range, rank, size)) return error;
   }
+  if (auto error = used_error(call, size)) return error;
   for (const auto* messages : {&call.sends, &call.receives}) {
     for (const Message& message : *messages) {
       if (message.peer < 0 || message.peer >= size) {

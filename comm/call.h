@@ -23,6 +23,7 @@ struct CollectiveCall {
   int root = 0;
   std::string label;
   std::vector<CallRange> ranges;
+  std::vector<int64_t> used;  // elements of each rank's block that an all_to_all brings here; empty: all of them
   std::vector<Message> sends, receives;
 };
 
@@ -30,7 +31,8 @@ struct CollectiveCall {
 std::string describe(const CollectiveCall& call);
 
 // What is wrong with this rank's call by itself: a negative count, a null pointer, a type that cannot be summed,
-// buffers that overlap in a way the operation does not allow, a root or a peer outside the group.
+// buffers that overlap in a way the operation does not allow, a wrong list of what is used, a root or a peer outside
+// the group.
 std::optional<std::string> argument_error(const CollectiveCall& call, int rank, int size);
 
 // What keeps the calls of all ranks (in rank order) from being one collective; names both calls and both ranks. Labels

@@ -86,8 +86,13 @@ class Communicator {
   virtual void all_reduce(void* data, int64_t count, DType type, std::string_view label) = 0;
   virtual void reduce_scatter(std::span<const ReduceRange> ranges, DType from, DType to, std::string_view label) = 0;
   virtual void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) = 0;
-  // Block p of `source` (count elements) goes to rank p; block p of `target` comes from rank p.
-  virtual void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) = 0;
+  // Block p of `source` (count elements) goes to rank p; block p of `target` comes from rank p. `used`, where it is not
+  // empty, says how many of the first elements of each rank's block of `target` hold something (size() entries, 0 to
+  // count, by source rank): a transport may leave the rest of a block as it was, and counts only what it moves. Ranks
+  // need not agree on their lists. NCCL moves and counts whole blocks: its ranks do not learn each other's lists. Other
+  // work on a GPU keeps the numbers with which it was queued, also where a recording runs again.
+  virtual void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label,
+                          std::span<const int64_t> used = {}) = 0;
   virtual void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) = 0;
   // All messages of the group form one exchange; each send must have its receive of equal size on the peer.
   virtual void send_recv(std::span<const Message> sends, std::span<const Message> receives, std::string_view label) = 0;

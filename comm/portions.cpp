@@ -86,8 +86,9 @@ class Lister {
     const size_t block = bytes(range.count);
     for (int step = 0; step < size(); ++step) {
       const int peer = next(step);
-      add({peer, 0, block * static_cast<size_t>(reader_), at(range.target, block * static_cast<size_t>(peer)),
-           range.count, false});
+      const int64_t used = call_.used.empty() ? range.count : call_.used[static_cast<size_t>(peer)];
+      add({peer, 0, block * static_cast<size_t>(reader_), at(range.target, block * static_cast<size_t>(peer)), used,
+           false});
     }
   }
   void copy_root() {

@@ -48,9 +48,15 @@ class GroupCommunicator final : public Communicator {
     run(CollectiveKind::all_gather, type, type, 0, label, list, elements);
   }
 
-  void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) override {
+  void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label,
+                  std::span<const int64_t> used) override {
     const CallRange range{source, target, count, false};
-    run(CollectiveKind::all_to_all, type, type, 0, label, {&range, 1}, elements_of(count * (size() - 1)));
+    uint64_t elements = elements_of(count * (size() - 1));
+    if (!used.empty() && rendezvous_->moves_used()) {
+      elements = 0;
+      for (size_t r = 0; r < used.size(); ++r) elements += r == static_cast<size_t>(rank_) ? 0 : elements_of(used[r]);
+    }
+    run(CollectiveKind::all_to_all, type, type, 0, label, {&range, 1}, elements, {}, {}, used);
   }
 
   void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) override {
@@ -80,11 +86,12 @@ class GroupCommunicator final : public Communicator {
 
   void run(CollectiveKind kind, DType from, DType to, int root, std::string_view label,
            std::span<const CallRange> ranges, uint64_t elements, std::span<const Message> sends = {},
-           std::span<const Message> receives = {}) {
+           std::span<const Message> receives = {}, std::span<const int64_t> used = {}) {
     rendezvous_->open(rank_, [&](CollectiveCall& call) {
       call.kind = kind, call.from = from, call.to = to, call.root = root;
       call.label.assign(label);
       call.ranges.assign(ranges.begin(), ranges.end());
+      call.used.assign(used.begin(), used.end());
       call.sends.assign(sends.begin(), sends.end());
       call.receives.assign(receives.begin(), receives.end());
       return Rendezvous::Traffic{elements, elements * core::dtype_size(from)};

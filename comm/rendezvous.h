@@ -25,6 +25,8 @@ class Rendezvous {
     uint64_t elements = 0, bytes = 0;
   };
   virtual void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) = 0;
+  // False where ranks do not learn each other's `used`: then whole blocks move, and are counted.
+  virtual bool moves_used() const { return true; }
   virtual void work(int rank, int phase) = 0;  // the rank's portions of the phase
   virtual void close(int rank) = 0;            // waits until nobody reads the rank's buffers; counts the call
   // Ends the call of a member whose work or close threw: the others fail with `reason`.

@@ -34,8 +34,9 @@ class WrappedCommunicator : public comm::Communicator {
   void all_gather(std::span<const comm::GatherRange> ranges, core::DType type, std::string_view label) override {
     tell(label, [&] { inner_->all_gather(ranges, type, label); });
   }
-  void all_to_all(const void* source, void* target, int64_t count, core::DType type, std::string_view label) override {
-    tell(label, [&] { inner_->all_to_all(source, target, count, type, label); });
+  void all_to_all(const void* source, void* target, int64_t count, core::DType type, std::string_view label,
+                  std::span<const int64_t> used) override {
+    tell(label, [&] { inner_->all_to_all(source, target, count, type, label, used); });
   }
   void broadcast(void* data, int64_t count, core::DType type, int root, std::string_view label) override {
     tell(label, [&] { inner_->broadcast(data, count, type, root, label); });

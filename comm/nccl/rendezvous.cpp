@@ -67,6 +67,7 @@ void NcclRendezvous::open(int rank, const std::function<Traffic(CollectiveCall&)
   if (auto error = argument_error(own_, rank, size())) {
     fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
   }
+  own_.used.clear();  // every rank derives all portions from its own call
 }
 
 void NcclRendezvous::work(int, int phase) {

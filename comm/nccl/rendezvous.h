@@ -33,6 +33,7 @@ class NcclRendezvous final : public Rendezvous {
   int size() const override { return static_cast<int>(calls_.size()); }
   const std::string& group() const override { return seat_.group; }
   void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) override;
+  bool moves_used() const override { return false; }
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;

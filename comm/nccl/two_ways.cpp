@@ -39,8 +39,9 @@ class TwoWays final : public Communicator {
   void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) override {
     way().all_gather(ranges, type, label);
   }
-  void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) override {
-    way().all_to_all(source, target, count, type, label);
+  void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label,
+                  std::span<const int64_t> used) override {
+    way().all_to_all(source, target, count, type, label, used);
   }
   void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) override {
     way().broadcast(data, count, type, root, label);

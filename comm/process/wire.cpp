@@ -107,6 +107,8 @@ std::vector<std::byte> encode(const CollectiveCall& call, uint64_t sequence, int
     out.put(range.count);
     out.put(static_cast<uint8_t>(range.accumulate));
   }
+  out.put(static_cast<uint32_t>(call.used.size()));
+  for (const int64_t used : call.used) out.put(used);
   put_messages(out, call.sends);
   put_messages(out, call.receives);
   if (shared) {
@@ -135,6 +137,8 @@ RemoteCall decode(std::span<const std::byte> bytes) {
     range = {nullptr, nullptr, in.get<int64_t>(), false};
     range.accumulate = in.get<uint8_t>() != 0;
   }
+  call.used.resize(in.count());
+  for (int64_t& used : call.used) used = in.get<int64_t>();
   get_messages(in, call.sends);
   get_messages(in, call.receives);
   if (remote.shared) {

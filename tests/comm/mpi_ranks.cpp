@@ -55,6 +55,15 @@ void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns, int num
       require(std::memcmp(b + static_cast<size_t>(r) * bytes, sources[static_cast<size_t>(r)].data(), bytes) == 0,
               "all_gather");
     }
+    std::vector<int64_t> used;
+    for (int r = 0; r < size; ++r) used.push_back((shard * (r + 1) / size + rank) % (shard + 1));
+    c.all_to_all(a, b, shard, type, "tokens", used);
+    for (int r = 0; r < size; ++r) {
+      const std::byte *from = sources[static_cast<size_t>(r)].data(), *block = b + static_cast<size_t>(r) * bytes;
+      const size_t arrived = static_cast<size_t>(used[static_cast<size_t>(r)]) * core::dtype_size(type);
+      const bool rest = std::memcmp(block + arrived, from + arrived, bytes - arrived) == 0;  // what was gathered
+      require(rest && std::memcmp(block, from + static_cast<size_t>(rank) * bytes, arrived) == 0, "all_to_all");
+    }
     const Message send{(rank + 1) % size, a, bytes}, receive{(rank + size - 1) % size, b, bytes};
     c.send_recv({&send, 1}, {&receive, 1}, "edge");
     require(std::memcmp(b, sources[static_cast<size_t>(receive.peer)].data(), bytes) == 0, "send_recv");

@@ -80,6 +80,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("over NCCL an all_to_all moves and counts whole blocks, whatever is used of them, and refuses wrong lists") {
+  ZRT_ONLY_ON_CPU();
+  const int size = GENERATE(1, 2, 3);
+  StandInGroup nccl(size, 64);
+  run_ranks(nccl.group, [&](Communicator& c) {
+    std::vector<int32_t> source, target(static_cast<size_t>(5 * size), -1), expected;
+    std::vector<int64_t> used;
+    for (int p = 0; p < size; ++p) {
+      source.insert(source.end(), 5, 100 * c.rank() + p);
+      expected.insert(expected.end(), 5, 100 * p + c.rank());
+      used.push_back((c.rank() + 2 * p) % 6);
+    }
+    c.all_to_all(source.data(), target.data(), 5, DType::i32, "tokens", used);
+    if (target != expected) throw std::runtime_error("a wrong block");
+    const uint64_t elements = c.counters().elements[static_cast<size_t>(CollectiveKind::all_to_all)];
+    if (elements != 5 * static_cast<uint64_t>(size - 1)) throw std::runtime_error("a wrong count");
+  });
+  const auto errors = run_catching(nccl.group, [&](Communicator& c) {
+    std::vector<int32_t> source(static_cast<size_t>(5 * size)), target = source;
+    const std::vector<int64_t> used(static_cast<size_t>(size), 6);
+    c.all_to_all(source.data(), target.data(), 5, DType::i32, "tokens", used);
+  });
+  const std::string message = "6 used elements in the block from rank 0";
+  for (const std::string& error : errors) CHECK_THAT(error, Catch::Contains(message));
+}
+
 TEST_CASE(
     "sums along a line of hosts have the bits of those between threads, and closed forms of bytes between hosts") {
   ZRT_ONLY_ON_CPU();

@@ -54,6 +54,10 @@ std::string run_calls(Group& group, const std::vector<bool>& shared, int calls) 
       if (c.rank() == 0) {
         for (int r = 0; r < size; ++r) receives.push_back({r, b + n + 3 * r, 9});
       }
+      std::vector<int64_t> used;  // another list for each reader, or none
+      for (int r = 0; draw[3] % 3 > 0 && r < size; ++r) {
+        used.push_back((int64_t{draw[3] / 3} * (r + 1) + c.rank()) % (n / size + 1));
+      }
       switch (draw[0] % 7) {
         case 0:
           c.all_reduce(a, n, DType::f32, "r");
@@ -65,7 +69,7 @@ std::string run_calls(Group& group, const std::vector<bool>& shared, int calls) 
           c.all_gather(gather_ranges, DType::f32, "g");
           break;
         case 3:
-          c.all_to_all(a, b, n / size, DType::f32, "t");
+          c.all_to_all(a, b, n / size, DType::f32, "t", used);
           break;
         case 4:
           c.broadcast(a, n, DType::f32, static_cast<int>(draw[3] % static_cast<uint32_t>(size)), "b");
@@ -172,6 +176,7 @@ TEST_CASE("a call that arrives cut short at any byte is refused") {
   call.from = call.to = DType::bf16;
   call.label = "gather h.0";
   call.ranges = {{arena->data(), arena->data() + 100, 10, false}, {nullptr, nullptr, 0, true}};
+  call.used = {3, 0, 10};
   call.sends = {{1, arena->data() + 8, 24}};
   call.receives = {{2, arena->data() + 64, 25}, {0, nullptr, 0}};
   const std::vector<std::byte> bytes = encode(call, 17, 3, arenas);
@@ -179,6 +184,7 @@ TEST_CASE("a call that arrives cut short at any byte is refused") {
   CHECK(remote.sequence == 17);
   CHECK(remote.shared);
   CHECK(remote.call.label == call.label);
+  CHECK(remote.call.used == call.used);
   const CollectiveCall* both[2]{&call, &remote.call};
   CHECK_FALSE(mismatch(both));
   resolve_sources(remote, getpid(), 3, arenas);
