@@ -32,6 +32,10 @@ struct Port {
   Seam seam{};
   size_t element = 0;    // bytes; 0: of the compute type
   bool stacked = false;  // (ranks, rows, width) of the seam's ranks, of which each fills in its rows
+  // The port (1, int32) beside it that says which rows of each message of an all-to-all are used: the first ones, up to
+  // one below 0. It is delivered before. Itself: all are.
+  static constexpr uint8_t all_used = 255;
+  uint8_t used_by = all_used;
 };
 
 struct Anatomy {

@@ -29,9 +29,9 @@ Cut cut_of(const Param& param, int rank) {
 
 std::string Param::name_at(int place) const {
   if (!spread || place == 0) return name;
-  const size_t digits = std::to_string(spread->expert).size();
-  return name.substr(0, spread->at) + std::to_string(spread->expert + place * spread->experts) +
-         name.substr(spread->at + digits);
+  const size_t behind = name.size() - spread->behind, digits = std::to_string(spread->expert).size();
+  return name.substr(0, behind - digits) + std::to_string(spread->expert + place * spread->experts) +
+         name.substr(behind);
 }
 
 Param Param::at(int place) const {

@@ -26,9 +26,9 @@ struct Slice {
 // experts of a layer follow one another in the model's canonical order, expert by expert.
 struct Spread {
   int places = 1;       // ranks
-  int64_t expert = 0;   // on the first of them, as the name says behind its first `at` characters
+  int64_t expert = 0;   // on the first of them, as the name says in front of its last `behind` characters
   int64_t experts = 1;  // of a layer on each
-  size_t at = 0;
+  size_t behind = 0;
   uint32_t tensors = 1;  // of all these experts
   bool operator==(const Spread&) const = default;
 };
@@ -37,8 +37,8 @@ struct Param {
   std::string name;            // Hugging Face name; two blocks naming the same tensor share it
   std::vector<int64_t> shape;  // of a rank's part, its dimensions as Hugging Face stores them
   Init init = Init::zeros;
-  float deviation = 0;             // of Init::normal
-  std::optional<Slice> slice{};    // nothing: every rank has all of it
+  float deviation = 0;           // of Init::normal
+  std::optional<Slice> slice{};  // nothing: every rank has all of it
   // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
   bool summed = false;
   double share = 1;  // of all rows, those that are multiplied by it, where a router picks experts and all get as many

@@ -27,7 +27,9 @@ std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefi
       const Product product = form.add_product(fmt::format("{}{}.{}", stem, e, name), whole, down ? small : 0.02f);
       form.params.back().share = share;
       if (places == 1) return product;
-      form.params.back().spread = Spread{places, e, each, stem.size(), static_cast<uint32_t>(each * (gated ? 3 : 2))};
+      form.params.back().spread =
+          Spread{places, e, each, form.params.back().name.size() - stem.size() - std::to_string(e).size(),
+                 static_cast<uint32_t>(each * (gated ? 3 : 2))};
       return product;
     };
     ExpertBank::Parts own;

@@ -43,7 +43,8 @@ Anatomy Layer::make_anatomy() const {
                    {"attention", attention, C, leave(sizes_.degrees)},
                    {"norm_2", norm_2, C, enter(sizes_.degrees)}};
   for (const MlpPort& port : mlp_->ports()) {
-    anatomy.ports.push_back({port.name, number(number_of(port.part)), port.width, port.seam, port.element});
+    anatomy.ports.push_back(
+        {port.name, number(number_of(port.part)), port.width, port.seam, port.element, false, port.used_by});
   }
   anatomy.ports.push_back({"projection", number(output - 1), C, leave(sizes_.degrees)});
   anatomy.light = {norm_2, number(projection)};

@@ -20,6 +20,7 @@ struct MlpPort {
   int64_t width;
   Seam seam;
   size_t element;  // as in Port
+  uint8_t used_by = Port::all_used;
 };
 inline constexpr size_t first_mlp_port = 3;
 

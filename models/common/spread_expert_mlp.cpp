@@ -9,10 +9,16 @@ namespace zrt::models {
 std::vector<MlpPort> SpreadExpertMlp::ports() const {
   const Seam both{core::Axis::expert, Collective::all_to_all, Collective::all_to_all};
   const Seam there{core::Axis::expert, Collective::all_to_all, Collective::none};
-  return {{"picked experts", MlpPart::route, 1, there, sizeof(int32_t)},
-          {"gates", MlpPart::route, 1, both, sizeof(float)},
-          {"rows for experts", MlpPart::route, hidden_, both, 0},
-          {"rows of experts", MlpPart::projection, hidden_, both, 0}};
+  std::vector<MlpPort> all{{"picked experts", MlpPart::route, 1, dropless() ? both : there, sizeof(int32_t)},
+                           {"gates", MlpPart::route, 1, both, sizeof(float)},
+                           {"rows for experts", MlpPart::route, hidden_, both, 0}};
+  if (dropless()) {
+    all.back().used_by = picked;
+    all.push_back({"rows taken", MlpPart::projection, 1, both, sizeof(int32_t)});
+  }
+  all.push_back({"rows of experts", MlpPart::projection, hidden_, both, 0});
+  if (dropless()) all.back().used_by = static_cast<uint8_t>(taken());
+  return all;
 }
 
 RoutingShape SpreadExpertMlp::here(const Shape& shape) const {
@@ -25,9 +31,14 @@ RoutingShape SpreadExpertMlp::by_choice(RoutingShape routed) {
   return routed;
 }
 
-std::byte* SpreadExpertMlp::arrived(const Call& call, Port port, void* data) const {
-  const uint64_t element = port == picked || port == gates ? sizeof(float) : core::dtype_size(call.shape.type);
-  const int64_t width = port == picked || port == gates ? 1 : hidden_;
+void SpreadExpertMlp::tell_taken(const int32_t* number, void* to, const Shape& shape) const {
+  core::copy_bytes(to, number, static_cast<uint64_t>(port_rows(shape)) * sizeof(int32_t));
+}
+
+std::byte* SpreadExpertMlp::arrived(const Call& call, size_t port, void* data) const {
+  const bool rows = port == sent || port == made();
+  const uint64_t element = rows ? core::dtype_size(call.shape.type) : sizeof(float);
+  const int64_t width = rows ? hidden_ : 1;
   return static_cast<std::byte*>(data) + static_cast<uint64_t>(port_rows(call.shape) * width) * element;
 }
 
@@ -130,12 +141,13 @@ void SpreadExpertMlp::project(const Call& call, const Forward& forward, void* /*
   const Scratch scratch = scratch_in(in_scratch, shape);
   void* const activated = shape.mode == Mode::train ? forward.space : kept.bank.ups;
   bank_.project(call, {routed, kept.slots, scratch.of_products}, kept.bank, kept.gate, activated, scratch.rows);
-  slots_to_rows(shape.type, routed, kept.slots.slot, scratch.rows, hidden_, nullptr, call.port(made));
+  slots_to_rows(shape.type, routed, kept.slots.slot, scratch.rows, hidden_, nullptr, call.port(made()));
+  if (dropless()) tell_taken(kept.slots.slot, call.port(taken()), shape);
 }
 
 void SpreadExpertMlp::combine(const Call& call, const Forward& forward, void* to, const void* add) const {
   const Router::Tables tables = routing_in(forward.routed, call.shape);
-  slots_to_rows(call.shape.type, router_.shape(call.shape), tables.slots.slot, arrived(call, made, call.port(made)),
+  slots_to_rows(call.shape.type, router_.shape(call.shape), tables.slots.slot, arrived(call, made(), call.port(made())),
                 hidden_, add, to);
 }
 

@@ -40,7 +40,11 @@ class SpreadExpertMlp final : public Mlp {
   void backward_route(const Call& call, const Backward& backward, const void* normed, void* d_normed) const override;
 
  private:
-  enum Port : size_t { picked = first_mlp_port, gates, sent, made };
+  enum Port : size_t { picked = first_mlp_port, gates, sent, behind };
+  // Without a capacity ranks are also told, and in both directions, which rows of a message are used.
+  bool dropless() const { return experts_.capacity_factor == 0; }
+  size_t taken() const { return behind; }
+  size_t made() const { return dropless() ? behind + 1 : behind; }
 
   struct Kept {  // of rows that have come
     Slots slots;
@@ -64,8 +68,10 @@ class SpreadExpertMlp final : public Mlp {
   RoutingShape here(const Shape& shape) const;  // of rows that come, for the experts of this rank
   // Each choice as a row of its own.
   static RoutingShape by_choice(RoutingShape routed);
+  // Says which rows of a message are used: those with a number, which is -1 of others.
+  void tell_taken(const int32_t* number, void* to, const Shape& shape) const;
   // A port holds what is sent and, behind it, what has come.
-  std::byte* arrived(const Call& call, Port port, void* data) const;
+  std::byte* arrived(const Call& call, size_t port, void* data) const;
 
   Kept kept_in(BumpAllocator& layout, const Shape& shape) const;
   Gradients gradients_in(BumpAllocator& layout, const Shape& shape, Half half) const;

@@ -36,7 +36,8 @@ void SpreadExpertMlp::backward_combine(const Call& call, const Backward& backwar
   if (call.half == Half::weight) return;
   const Router::Tables tables = routing_in(backward.routed, call.shape);
   rows_to_slots(call.shape.type, router_.shape(call.shape), tables.slots.choice, d_projected, hidden_,
-                call.d_port(made));
+                call.d_port(made()));
+  if (dropless()) tell_taken(tables.slots.choice, call.d_port(taken()), call.shape);
 }
 
 void SpreadExpertMlp::backward_projection(const Call& call, const Backward& backward,
@@ -53,7 +54,7 @@ void SpreadExpertMlp::backward_projection(const Call& call, const Backward& back
   const Slots& slots = inputs ? kept.slots : d.slots;
   auto* const d_gate = static_cast<float*>(call.d_port(gates));
   if (inputs) {
-    const void* const come = arrived(call, made, call.d_port(made));
+    const void* const come = arrived(call, made(), call.d_port(made()));
     rows_to_slots(shape.type, routed, slots.choice, come, hidden_, held.rows);
     core::fill_bytes(d_gate, 0, static_cast<uint64_t>(routed.rows) * sizeof(float));
   }
@@ -78,6 +79,7 @@ void SpreadExpertMlp::backward_hidden(const Call& call, const Backward& backward
   if (!inputs) return;
   bank_.input_gradient(call, rows, d.bank, scratch.rows);
   slots_to_rows(shape.type, routed, kept.slots.slot, scratch.rows, hidden_, nullptr, call.d_port(sent));
+  if (dropless()) tell_taken(kept.slots.slot, call.d_port(picked), shape);
 }
 
 void SpreadExpertMlp::backward_route(const Call& call, const Backward& backward, const void* normed,

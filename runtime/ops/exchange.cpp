@@ -2,6 +2,7 @@
 // weights.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/ops/call.h"
@@ -22,10 +23,27 @@ core::DType element_type(const models::Port& port, core::DType compute) {
   return port.element == sizeof(float) ? core::DType::f32 : core::DType::u8;
 }
 
+// Elements of each block that comes in which are used. The host does not read what a GPU has: blocks move whole there.
+std::vector<int64_t> used_elements(const OpCall& call) {
+  const models::Port& port = port_of(*call.rank.layout, call.op);
+  if (port.used_by == models::Port::all_used || core::place().device != core::DeviceKind::cpu) return {};
+  const Access& by = call.op.accesses.back();
+  const uint64_t half = call.bytes(by) / 2;
+  const auto* row = reinterpret_cast<const int32_t*>(call.address(by) + half);
+  const auto ranks = static_cast<size_t>(call.comm().size()), room = half / sizeof(int32_t) / ranks;
+  std::vector<int64_t> used;
+  for (size_t r = 0; r < ranks; ++r) {
+    const int32_t* const block = row + r * room;
+    const auto* const end = std::find_if(block, block + room, [](int32_t number) { return number < 0; });
+    used.push_back((end - block) * port.width);
+  }
+  return used;
+}
+
 void deliver(const OpCall& call, std::byte* data, int64_t elements, core::DType type, const std::string& label) {
   comm::Communicator& comm = call.comm();
   comm.all_to_all(data, data + static_cast<size_t>(elements) * core::dtype_size(type), elements / comm.size(), type,
-                  label);
+                  label, used_elements(call));
 }
 
 // The collective works in place, but for an all-to-all: what it brings lies behind what it takes.
@@ -82,20 +100,21 @@ Volume parts_volume(const ProgramSet& set, const Op& op, const Layout&) {
 }  // namespace
 
 std::vector<OpSpec> exchange_ops() {
-  return {{.kind = OpKind::exchange,
-           .name = "exchange",
-           .phases = {"step", "eval", "decode"},
-           .operands = {{Role::port, Count::optional, may_update}, {Role::d_port, Count::optional, may_update}},
-           .run = run_exchange,
-           .volume = exchange_volume,
-           .of_microbatch = true},
-          {.kind = OpKind::gather_parts,
-           .name = "gather_parts",
-           .phases = {"export"},
-           .operands = {{Role::full_state, Count::one, may_read}, {Role::all_parts, Count::one, may_write}},
-           .run = run_gather_parts,
-           .volume = parts_volume,
-           .type = logical_type}};
+  return {
+      {.kind = OpKind::exchange,
+       .name = "exchange",
+       .phases = {"step", "eval", "decode"},
+       .operands = {{Role::port, Count::any, may_update | may_read}, {Role::d_port, Count::any, may_update | may_read}},
+       .run = run_exchange,
+       .volume = exchange_volume,
+       .of_microbatch = true},
+      {.kind = OpKind::gather_parts,
+       .name = "gather_parts",
+       .phases = {"export"},
+       .operands = {{Role::full_state, Count::one, may_read}, {Role::all_parts, Count::one, may_write}},
+       .run = run_gather_parts,
+       .volume = parts_volume,
+       .type = logical_type}};
 }
 
 }  // namespace zrt::runtime

@@ -214,6 +214,10 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
     place_in(set_, op, all[p].seam.axis);
     access(op, buffers[p], gradients ? Role::d_port : Role::port, Use::update);
     op.accesses.back().port = op.port;
+    if (const uint8_t by = all[p].used_by; by != models::Port::all_used) {
+      access(op, buffers[by], gradients ? Role::d_port : Role::port, Use::read);
+      op.accesses.back().port = by;
+    }
     segment.ops.push_back(std::move(op));
   }
 }

@@ -95,7 +95,7 @@ void check_experts(const Config& config, const models::Model& model) {
 }
 
 // Units of experts stand for others on other ranks, which are updated by the same ops.
-void check_spread(const Layout& layout) {
+void check_spread(const Layout& layout, bool grouped) {
   for (const optimizer::Unit& unit : layout.units.units) {
     if (!unit.spread() || !unit.trained) continue;
     if (unit.sliced() && layout.optimizer->exchanges(unit)) {
@@ -107,7 +107,7 @@ void check_spread(const Layout& layout) {
           unit.name, layout.optimizer->facts(unit.group).optimizer));
     }
     for (const optimizer::UnitParam& place : unit.params) {
-      for (int at = 1; at < place.param->places(); ++at) {
+      for (int at = 1; grouped && at < place.param->places(); ++at) {
         const models::Param other = place.param->at(at);
         if (layout.optimizer->group_of(other, true) == unit.group) continue;
         throw core::ConfigError(fmt::format(
@@ -197,7 +197,7 @@ void check_frozen(const models::Model& model) {
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     names.insert(param.name);
-    for (int at = 1; at < param.places(); ++at) {
+    for (int at = 1; at < param.places() && !model.frozen.empty(); ++at) {
       names.insert(spread.emplace_back(param.name_at(at)));
       if (model.frozen.contains(spread.back()) == model.frozen.contains(param.name)) continue;
       throw core::ConfigError(fmt::format(
@@ -224,7 +224,7 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
   std::vector<Layout> layouts;
   const Layout whole = layout_of(config, model, {});
   check_groups(config, whole);
-  check_spread(whole);
+  check_spread(whole, !config.optimizer.groups.empty());
   const int stages = config.mesh.pipeline();
   if (stages == 1) return {whole};
   const auto cut = blocks_of_stages(chunk_ends(config, whole), static_cast<size_t>(stages));

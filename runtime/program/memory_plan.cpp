@@ -79,7 +79,6 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
   std::vector<Lifetimes> phases;
   for (const Program& program : set.programs) phases.push_back(find_lifetimes(set, program, sabotage));
   auto conflict = [&](BufferId a, BufferId b) {
-    if (set.buffers[a].tier != set.buffers[b].tier) return false;
     const bool kept = set.buffers[a].life != Life::transient || set.buffers[b].life != Life::transient;
     return kept || std::any_of(phases.begin(), phases.end(),
                                [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
@@ -97,22 +96,35 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
     const Buffer &x = set.buffers[a], &y = set.buffers[b];
     return rank(x) != rank(y) ? rank(x) < rank(y) : x.extent() > y.extent();
   });
-  std::vector<BufferId> placed;  // by offset
+  struct Placed {
+    std::vector<BufferId> all;  // by offset
+    // The first of them, which stay for good and leave no gaps: nothing else lies among them.
+    size_t kept = 0;
+    uint64_t kept_end = 0;
+  };
+  std::array<Placed, core::tier_count> tiers;
   set.arena_bytes = {};
   for (BufferId id : order) {
     Buffer& buffer = set.buffers[id];
+    Placed& placed = tiers[static_cast<size_t>(buffer.tier)];
     const uint64_t footprint = buffer.slots * buffer.stride();
-    uint64_t offset = 0;
-    for (BufferId other : placed) {
+    const auto aligned = [&](uint64_t at) {
+      return (at + buffer.alignment() - 1) / buffer.alignment() * buffer.alignment();
+    };
+    uint64_t offset = placed.kept > 0 ? aligned(placed.kept_end) : 0;
+    for (size_t p = placed.kept; p < placed.all.size(); ++p) {
+      const BufferId other = placed.all[p];
       const Buffer& neighbour = set.buffers[other];
       const uint64_t neighbour_end = neighbour.offset + neighbour.slots * neighbour.stride();
       if (neighbour_end <= offset || neighbour.offset >= offset + footprint) continue;
-      if (conflict(id, other))
-        offset = (neighbour_end + buffer.alignment() - 1) / buffer.alignment() * buffer.alignment();
+      if (conflict(id, other)) offset = aligned(neighbour_end);
     }
     buffer.offset = offset;
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), id,
+    if (buffer.life != Life::transient && placed.kept == placed.all.size() && offset == placed.kept_end) {
+      ++placed.kept, placed.kept_end = offset + footprint;
+    }
+    placed.all.insert(
+        std::upper_bound(placed.all.begin(), placed.all.end(), id,
                          [&](BufferId a, BufferId b) { return set.buffers[a].offset < set.buffers[b].offset; }),
         id);
     uint64_t& end = set.arena_bytes[static_cast<size_t>(buffer.tier)];

@@ -140,17 +140,18 @@ void ActivationRule::require_port(const Access& access) const {
   }
   require_group(op, port.seam.axis);
   const bool meant = last.kind != OpKind::exchange || last.port == access.port;
-  if (!meant || (op.kind == OpKind::exchange && op.port != access.port)) {
+  const bool completes = op.kind == OpKind::exchange && access.use == Use::update;  // else it reads it, as any other op
+  if (!meant || (completes && op.port != access.port)) {
     walk_.fail(access, fmt::format("{} exchanged it as another port", walk_.name(meant ? walk_.now : content.changed)));
   }
   const bool exchanged = last.kind == OpKind::exchange;
   const models::Collective completed = walk_.orders[op.block].completed_by(port, backward);
-  if (op.kind == OpKind::exchange && op.collective != completed) {
+  if (completes && op.collective != completed) {
     walk_.fail(access, fmt::format("completes it by {}, where its seam says {}; {} made it",
                                    models::collective_name(op.collective), models::collective_name(completed),
                                    walk_.name(content.made)));
   }
-  const bool wanted = op.kind != OpKind::exchange && completed != models::Collective::none;
+  const bool wanted = !completes && completed != models::Collective::none;
   if (exchanged == wanted) return;
   const std::string how = fmt::format("{} {}", models::collective_name(completed), walk_.among(port.seam.axis));
   walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already, by {}", walk_.name(content.changed), how)
