@@ -54,9 +54,8 @@ struct Unit {
   int shards() const { return static_cast<int>(elements / shard); }
   bool sliced() const { return holder_axes != shard_axes; }
   bool spread() const { return apart_axes() != core::Axes(); }
-  core::Axes part_axes() const {  // ranks that differ along these have all of its tensors
-    return apart_axes() | holder_axes.without(shard_axes);
-  }
+  core::Axes slice_axes() const { return holder_axes.without(shard_axes); }  // … has slices of the same tensors
+  core::Axes part_axes() const { return apart_axes() | slice_axes(); }
   int64_t extent(Extent of) const { return of == Extent::full ? elements : shard; }  // elements
   // Ranks have the whole weight but update only their shard of it: it is gathered before its next use.
   bool refreshes() const { return trained && held.weights == Extent::full && held.states == Extent::shard; }

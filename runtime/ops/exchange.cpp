@@ -85,10 +85,26 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
   return volume;
 }
 
+// The parts that ranks have of a unit, one behind the other; of ranks that have other tensors each, those of one place
+// in a turn.
 void run_gather_parts(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
-  const comm::GatherRange range{call.at(Role::full_state), call.at(Role::all_parts), call.unit(0).elements};
-  call.comm().all_gather({&range, 1}, logical_type(layout, call.op), call.op.name);
+  const optimizer::Unit& unit = call.unit(0);
+  const core::DType type = logical_type(layout, call.op);
+  std::byte *const own = call.at(Role::full_state), *const all = call.at(Role::all_parts);
+  if (!unit.spread()) {
+    const comm::GatherRange range{own, all, unit.elements};
+    return call.comm().all_gather({&range, 1}, type, call.op.name);
+  }
+  const int slices = layout.mesh.degree(unit.slice_axes());
+  const auto turn = static_cast<int>(call.op.microbatch.at(call.iteration));
+  const auto bytes = static_cast<size_t>(unit.elements) * core::dtype_size(type);
+  for (int slice = 0; slice < slices; ++slice) {
+    const int root = turn * slices + slice;
+    std::byte* const part = all + static_cast<size_t>(slice) * bytes;
+    if (call.comm().rank() == root) core::copy_bytes(part, own, bytes);
+    call.comm().broadcast(part, unit.elements, type, root, fmt::format("{} of place {}", call.op.name, turn));
+  }
 }
 
 Volume parts_volume(const ProgramSet& set, const Op& op, const Layout&) {

@@ -44,21 +44,19 @@ void run_export(const OpCall& call) {
     for (const optimizer::UnitParam& place : unit.params) call.rank.export_param(unit, place, weights + place.offset);
     return;
   }
-  const int slices = unit.sliced() ? call.rank.layout->mesh.tensor() : 1;
-  const int places = unit.spread() ? call.rank.layout->mesh.expert() : 1;
-  const std::vector<float> parts = exported(call, Role::all_parts, unit.elements * slices * places);
-  for (int at = 0; at < places; ++at) {
-    for (const optimizer::UnitParam& place : unit.params) {
-      std::vector<float> whole(static_cast<size_t>(place.param->whole_elements()));
-      for (int slice = 0; slice < slices; ++slice) {
-        const float* part = parts.data() + (at * slices + slice) * unit.elements + place.offset;
-        models::for_each_piece(*place.param, slice, 0, place.param->elements(), [&](const models::Piece& piece) {
-          if (piece.whole >= 0) std::copy_n(part + piece.begin, piece.count, whole.data() + piece.whole);
-        });
-      }
-      const models::Param one = place.param->at(at);
-      call.rank.export_param(unit, {&one, place.offset, place.number_at(at)}, whole.data());
+  const int slices = call.rank.layout->mesh.degree(unit.slice_axes());
+  const auto at = static_cast<int>(call.op.microbatch.at(call.iteration));  // along Axis::expert
+  const std::vector<float> parts = exported(call, Role::all_parts, unit.elements * slices);
+  for (const optimizer::UnitParam& place : unit.params) {
+    std::vector<float> whole(static_cast<size_t>(place.param->whole_elements()));
+    for (int slice = 0; slice < slices; ++slice) {
+      const float* part = parts.data() + slice * unit.elements + place.offset;
+      models::for_each_piece(*place.param, slice, 0, place.param->elements(), [&](const models::Piece& piece) {
+        if (piece.whole >= 0) std::copy_n(part + piece.begin, piece.count, whole.data() + piece.whole);
+      });
     }
+    const models::Param one = place.param->at(at);
+    call.rank.export_param(unit, {&one, place.offset, place.number_at(at)}, whole.data());
   }
 }
 

@@ -40,7 +40,7 @@ Draft make_init(const Layout& layout, const StateBuffers& state, bool load) {
 
 Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   Draft draft{"export", {}};
-  DraftSegment& segment = draft.segments.emplace_back();
+  draft.segments.emplace_back();
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     if (unit.counted_elsewhere) continue;
@@ -55,8 +55,12 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
-      segment.ops.push_back(std::move(gather));
+      draft.segments.back().ops.push_back(std::move(gather));
     }
+    // Ranks that have other experts tell of theirs in turns.
+    const auto turns = static_cast<uint32_t>(layout.mesh.degree(unit.apart_axes()));
+    if (turns > 1) draft.segments.push_back({{}, turns});
+    DraftSegment& segment = draft.segments.back();
     Op op;
     op.kind = OpKind::export_state;
     op.name = "export " + unit.name;
@@ -64,7 +68,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.accesses = {{full, Role::full_state, Use::read, {}}};
     if (const Axes parts = unit.part_axes(); parts != Axes()) {
       const BufferId all = set.add({"parts of all of " + unit.name, Category::staging, Life::transient,
-                                    static_cast<uint64_t>(unit.elements * layout.mesh.degree(parts)) *
+                                    static_cast<uint64_t>(unit.elements * layout.mesh.degree(unit.slice_axes())) *
                                         core::dtype_size(layout.logical_type(unit))});
       Op gather;
       gather.kind = OpKind::gather_parts;
@@ -72,10 +76,12 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
       gather.name = "gather parts of " + unit.name;
       gather.units = {u};
       gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};
+      if (turns > 1) gather.microbatch = op.microbatch = {0, 1};  // the turn, and so the place of the rank
       segment.ops.push_back(std::move(gather));
       op.accesses.push_back({all, Role::all_parts, Use::read, {}});
     }
     segment.ops.push_back(std::move(op));
+    if (turns > 1) draft.segments.emplace_back();
   }
   return draft;
 }

@@ -152,7 +152,7 @@ class SizeChecker {
                                             layout_.shape(mode_of(op)));
       case Role::all_parts:
         return unit_bytes(u, optimizer::Extent::full, layout_.logical_type(layout_.units.units[u])) *
-               static_cast<uint64_t>(layout_.mesh.degree(layout_.units.units[u].part_axes()));
+               static_cast<uint64_t>(layout_.mesh.degree(layout_.units.units[u].slice_axes()));
       case Role::workspace:
         if (op.kind == OpKind::backward) {
           return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train), op.parts,
