@@ -117,17 +117,25 @@ OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name
   return model;
 }
 
-std::string hugging_face_name(const std::string& type, const std::string& parameter) {
-  return spec_of(type).hugging_face.tensor_name(parameter);
+std::string hugging_face_name(const std::string& type, const std::string& parameter, bool fused_experts) {
+  const HuggingFaceForm& form = spec_of(type).hugging_face;
+  if (!fused_experts || form.expert_place == nullptr) return form.tensor_name(parameter);
+  const std::optional<ExpertPlace> place = form.expert_place(parameter);
+  return place ? place->tensor : parameter;
+}
+
+std::optional<ExpertPlace> expert_place(const std::string& type, const std::string& parameter) {
+  const HuggingFaceForm& form = spec_of(type).hugging_face;
+  return form.expert_place == nullptr ? std::nullopt : form.expert_place(parameter);
 }
 
 std::optional<std::string> parameter_name(const OrderedJson& model, const std::string& tensor) {
   return spec_of(model.at("type")).hugging_face.parameter_name(model, tensor);
 }
 
-std::vector<FusedPart> fused_parts(const OrderedJson& model, const std::string& tensor) {
+FusedTensor fused_tensor(const OrderedJson& model, const std::string& tensor) {
   const HuggingFaceForm& form = spec_of(model.at("type")).hugging_face;
-  return form.fused == nullptr ? std::vector<FusedPart>() : form.fused(model, tensor);
+  return form.fused == nullptr ? FusedTensor() : form.fused(model, tensor);
 }
 
 std::vector<SecondName> second_names(const OrderedJson& model) {

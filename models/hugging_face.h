@@ -19,12 +19,15 @@ OrderedJson to_hugging_face(const OrderedJson& model, core::DType type);
 OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name,
                               const std::function<void(const std::string&)>& warn = {});
 
-// The file's name of our parameter.
-std::string hugging_face_name(const std::string& type, const std::string& parameter);
+// The file's name of our parameter. `fused_experts`: in files that have one tensor for all experts of a layer, where
+// the type has such.
+std::string hugging_face_name(const std::string& type, const std::string& parameter, bool fused_experts = false);
+// Its place in such files; nothing for what is of no expert, or of a type whose files have one layout.
+std::optional<ExpertPlace> expert_place(const std::string& type, const std::string& parameter);
 // Our name of a file's tensor; nothing for what the model with this section does not compute with.
 std::optional<std::string> parameter_name(const OrderedJson& model, const std::string& tensor);
-// The parameters that a file's tensor holds one behind the other; empty: it is one parameter, or none.
-std::vector<FusedPart> fused_parts(const OrderedJson& model, const std::string& tensor);
+// The parameters that a file's tensor holds one behind the other, and its shape.
+FusedTensor fused_tensor(const OrderedJson& model, const std::string& tensor);
 // The other names, as parameter_name gives them, under which files of this model may hold parameters.
 std::vector<SecondName> second_names(const OrderedJson& model);
 

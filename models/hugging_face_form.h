@@ -40,6 +40,17 @@ struct FusedPart {
   std::string parameter;
   int64_t rows;
 };
+// A file's tensor that holds parameters one behind the other: matrices of as many columns as it has in its last
+// dimension. Without parts the tensor is one parameter, or none.
+struct FusedTensor {
+  std::vector<FusedPart> parts{};
+  std::vector<int64_t> shape{};
+};
+// The place of an expert's parameter in files that have one tensor for all experts of a layer.
+struct ExpertPlace {
+  std::string tensor;
+  int64_t expert;  // counted from 0
+};
 
 // The type's names at Hugging Face. A type that it does not have leaves all empty.
 struct HuggingFaceForm {
@@ -53,9 +64,12 @@ struct HuggingFaceForm {
   // for an option that the type does not have, naming the key and what is legal.
   std::function<void(const OrderedJson& config, const std::string& name, OrderedJson& model)> read{};
   std::string (*tensor_name)(const std::string& parameter) = nullptr;
-  // The parameters of the model with this section that a file's tensor holds one behind the other, which tensor_name
-  // gives all that tensor's name. Empty, as without the function: the tensor is one parameter.
-  std::vector<FusedPart> (*fused)(const OrderedJson& model, const std::string& tensor) = nullptr;
+  // The parameters of the model with this section that a file's tensor holds one behind the other. tensor_name gives
+  // them all that tensor's name, or expert_place does. Without the function no tensor holds several.
+  FusedTensor (*fused)(const OrderedJson& model, const std::string& tensor) = nullptr;
+  // Types whose files have two layouts of experts: tensor_name tells one, and this the other, in which all that is of
+  // no expert has zrt's own names. Nothing for such parameters.
+  std::optional<ExpertPlace> (*expert_place)(const std::string& parameter) = nullptr;
   // Nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a pooler.
   std::function<std::optional<std::string>(const OrderedJson& model, const std::string& tensor)> parameter_name{};
 };

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "models/hugging_face.h"
 
 namespace zrt::models {
 namespace {
 
 constexpr std::string_view our_matrices[] = {"gate_proj", "up_proj", "down_proj"};
+constexpr std::string_view experts_part = ".mlp.experts.";
+constexpr std::string_view fused_gate_up = ".mlp.experts.gate_up_proj", fused_down = ".mlp.experts.down_proj";
 
 // Replaces the last but one component, a matrix's name, behind ".experts.NUMBER.".
 std::string with_matrix(const std::string& name, const auto& from, const auto& to) {
@@ -30,6 +34,12 @@ std::string with_part(const std::string& name, std::string_view from, std::strin
   return name;
 }
 
+// Reads a size of experts from a section with objects in it, or from one with keys as "experts.number".
+int64_t own_size(const OrderedJson& model, const std::string& key) {
+  const auto experts = model.find("experts");
+  return experts == model.end() ? model.at("experts." + key) : experts->at(key);
+}
+
 }  // namespace
 
 std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::string& parameter) {
@@ -40,22 +50,38 @@ std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::st
   return with_part(with_matrix(tensor, names.matrices, our_matrices), names.part, "mlp");
 }
 
-std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string& tensor) {
-  const bool first = tensor.ends_with(".mlp.experts.gate_up_proj");
-  if (!first && !tensor.ends_with(".mlp.experts.down_proj")) return {};
+FusedTensor fused_experts(const OrderedJson& model, const std::string& tensor) {
+  const bool first = tensor.ends_with(fused_gate_up);
+  if (!first && !tensor.ends_with(fused_down)) return {};
   const std::string layer = tensor.substr(0, tensor.rfind('.') + 1);
-  const OrderedJson& experts = model.at("experts");
-  const int64_t number = experts.at("number"), ffn = experts.at("ffn"), hidden = model.at("hidden");
-  std::vector<FusedPart> parts;
+  const int64_t number = own_size(model, "number"), ffn = own_size(model, "ffn"), hidden = model.at("hidden");
+  FusedTensor made;
+  made.shape = first ? std::vector{number, 2 * ffn, hidden} : std::vector{number, hidden, ffn};
   for (int64_t e = 0; e < number; ++e) {
     const std::string expert = fmt::format("{}{}.", layer, e);
     if (first) {
-      parts.push_back({expert + "gate_proj.weight", ffn}), parts.push_back({expert + "up_proj.weight", ffn});
+      made.parts.push_back({expert + "gate_proj.weight", ffn}), made.parts.push_back({expert + "up_proj.weight", ffn});
     } else {
-      parts.push_back({expert + "down_proj.weight", hidden});
+      made.parts.push_back({expert + "down_proj.weight", hidden});
     }
   }
-  return parts;
+  return made;
+}
+
+std::optional<ExpertPlace> place_of_expert(const std::string& parameter) {
+  const size_t at = parameter.find(experts_part);
+  if (at == std::string::npos) return std::nullopt;
+  const char* const begin = parameter.data() + at + experts_part.size();
+  const char* const end = parameter.data() + parameter.size();
+  int64_t expert = -1;
+  const auto [rest, error] = std::from_chars(begin, end, expert);
+  if (error != std::errc() || expert < 0) return std::nullopt;
+  const std::string_view matrix(rest, static_cast<size_t>(end - rest));
+  for (size_t i = 0; i < std::size(our_matrices); ++i) {
+    if (matrix != fmt::format(".{}.weight", our_matrices[i])) continue;
+    return ExpertPlace{parameter.substr(0, at) + std::string(i == 2 ? fused_down : fused_gate_up), expert};
+  }
+  return std::nullopt;
 }
 
 LlamaFeature experts(const ExpertDefaults& defaults) {

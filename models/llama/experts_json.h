@@ -16,8 +16,9 @@ std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::strin
 std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::string& tensor);
 
 // Files that have all experts of a layer in two tensors, as transformers 5 holds them in memory: (experts, 2 · ffn,
-// hidden) and (experts, hidden, ffn). As HuggingFaceForm::fused.
-std::vector<FusedPart> fused_experts(const OrderedJson& model, const std::string& tensor);
+// hidden) and (experts, hidden, ffn). As HuggingFaceForm::fused and expert_place.
+FusedTensor fused_experts(const OrderedJson& model, const std::string& tensor);
+std::optional<ExpertPlace> place_of_expert(const std::string& parameter);
 
 // The section model.experts, and the keys of config.json that every class with experts has.
 LlamaFeature experts(const ExpertDefaults& defaults);

@@ -76,7 +76,7 @@ LlamaType::LlamaType(const LlamaVariant& variant)
     parse_variant(variant, config, name, model);
   };
   form.tensor_name = variant.tensor_name == nullptr ? same_name : variant.tensor_name;
-  form.fused = variant.fused;
+  form.fused = variant.fused, form.expert_place = variant.expert_place;
   form.parameter_name = [ours = variant.parameter_name == nullptr ? same_name : variant.parameter_name](
                             const OrderedJson&, const std::string& tensor) {
     return computed(tensor) ? std::nullopt : std::optional(ours(tensor));

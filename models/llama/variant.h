@@ -41,6 +41,7 @@ struct LlamaVariant {
   // Files may have tensors that are not zrt's parameters (HuggingFaceForm).
   decltype(HuggingFaceForm::tensor_name) tensor_name = nullptr;
   decltype(HuggingFaceForm::fused) fused = nullptr;
+  decltype(HuggingFaceForm::expert_place) expert_place = nullptr;
   std::string (*parameter_name)(const std::string& tensor) = nullptr;
 };
 

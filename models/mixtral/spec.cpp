@@ -50,6 +50,7 @@ const ModelSpec& mixtral_spec() {
        .presets = mixtral_presets(),
        .tensor_name = mixtral_tensor_name,
        .fused = fused_experts,
+       .expert_place = place_of_expert,
        .parameter_name = mixtral_parameter_name});
   return type.spec();
 }

@@ -36,7 +36,7 @@ std::string phi3_tensor_name(const std::string& parameter) {
   return parameter;
 }
 
-std::vector<FusedPart> phi3_parts(const OrderedJson& model, const std::string& tensor) {
+FusedTensor phi3_tensor(const OrderedJson& model, const std::string& tensor) {
   const auto size = [&](const char* key, int64_t otherwise) { return model.value(key, otherwise); };
   const int64_t heads = model.at("heads"), width = size("head_dim", model.at("hidden").get<int64_t>() / heads);
   const int64_t kv = size("kv_heads", heads) * width, ffn = model.at("ffn");
@@ -44,11 +44,12 @@ std::vector<FusedPart> phi3_parts(const OrderedJson& model, const std::string& t
   for (size_t i = 0; i < std::size(fused_names); ++i) {
     if (!tensor.ends_with(fused_names[i].theirs)) continue;
     const std::string layer = tensor.substr(0, tensor.size() - std::string_view(fused_names[i].theirs).size());
-    std::vector<FusedPart> parts;
+    FusedTensor made{.shape = {0, model.at("hidden")}};
     for (size_t part = 0; part < rows[i].size(); ++part) {
-      if (rows[i][part] > 0) parts.push_back({layer + fused_names[i].ours[part], rows[i][part]});
+      if (rows[i][part] > 0) made.parts.push_back({layer + fused_names[i].ours[part], rows[i][part]});
+      made.shape.front() += rows[i][part];
     }
-    return parts;
+    return made;
   }
   return {};
 }
@@ -73,7 +74,7 @@ const ModelSpec& phi3_spec() {
                                .features = {silu_gate(), plain_positions(), window_of_all_layers(0), phi3_keys()},
                                .presets = phi3_presets(),
                                .tensor_name = phi3_tensor_name,
-                               .fused = phi3_parts});
+                               .fused = phi3_tensor});
   return type.spec();
 }
 

@@ -66,7 +66,8 @@ const ModelSpec& qwen3_moe_spec() {
        .features = {silu_gate(), stretched_positions(), file_keys({}, {{"attention_bias", false}}), switched_window(),
                     qwen3_experts()},
        .presets = qwen3_moe_presets(),
-       .fused = fused_experts});
+       .fused = fused_experts,
+       .expert_place = place_of_expert});
   return type.spec();
 }
 

@@ -11,6 +11,7 @@
 #include "core/printable.h"
 #include "models/hugging_face.h"
 #include "runtime/ops/rank.h"
+#include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/hugging_face.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/run_manifest.h"
@@ -91,13 +92,23 @@ void require_same_model(const Config& config, const Reader& reader) {
                                       reader.folder().string(), fmt::join(differences, "; ")));
 }
 
-// `alias`: what the files call it, where they do otherwise.
+// Says what the files call a weight, where they do otherwise, and the shape that it has there with others.
+std::string place_in_files(const Reader& reader, const std::string& name) {
+  if (!reader.plain()) return "";
+  const Json& model = reader.manifest().model;
+  const std::string tensor =
+      models::hugging_face_name(model.at("type"), name, checkpoint::has_fused_experts(reader.manifest()));
+  const models::FusedTensor fused = models::fused_tensor(model, tensor);
+  if (!fused.parts.empty()) return fmt::format(" (in '{}' of shape [{}])", tensor, fmt::join(fused.shape, ", "));
+  return tensor == name ? "" : fmt::format(" ('{}' in the files)", tensor);
+}
+
 void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, const std::string& name,
-                    const std::string& alias, const std::vector<int64_t>& shape) {
+                    const std::vector<int64_t>& shape) {
   if (set && set->has(name) && set->shape(name) == shape) return;
   throw core::DataError(core::printable(
       fmt::format("{}: the model needs tensor '{}'{} of shape [{}]; {}", reader.folder().string(), name,
-                  alias == name ? "" : fmt::format(" ('{}' in the files)", alias), fmt::join(shape, ", "),
+                  place_in_files(reader, name), fmt::join(shape, ", "),
                   !set || !set->has(name) ? "there is no such tensor"
                                           : fmt::format("it is [{}]", fmt::join(set->shape(name), ", ")))));
 }
@@ -207,12 +218,13 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
       for (int at = 0; at < param.places(); ++at) wanted.insert(param.name_at(at));
     }
   }
-  std::vector<std::string> left_over;
+  std::set<std::string> of_files;  // a tensor of several parameters once
   for (const std::string& name : reader.weights().names()) {
     if (!wanted.contains(name) && !reader.weights().is_alias(name))
-      left_over.push_back(reader.weights().name_in_file(name));
+      of_files.insert(reader.weights().name_in_file(name));
   }
-  if (left_over.empty()) return;
+  if (of_files.empty()) return;
+  std::vector<std::string> left_over(of_files.begin(), of_files.end());
   constexpr size_t named = 3;
   const size_t more = left_over.size() - std::min(left_over.size(), named);
   left_over.resize(left_over.size() - more);
@@ -228,10 +240,7 @@ void require_weights(const Reader& reader, const models::Model& model) {
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     for (int at = 0; at < param.places(); ++at) {
-      const std::string name = param.name_at(at);
-      const std::string alias =
-          reader.plain() ? models::hugging_face_name(reader.manifest().model["type"].get<std::string>(), name) : name;
-      require_tensor(&reader.weights(), reader, name, alias, param.whole_shape());
+      require_tensor(&reader.weights(), reader, param.name_at(at), param.whole_shape());
     }
   }
 }
@@ -252,7 +261,7 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
               "run.load_module_only to start from its weights alone",
               reader.folder().string(), param, layout.optimizer->facts(unit.group).optimizer, kind.kind));
         }
-        require_tensor(reader.states(), reader, name, name, tensor.shape);
+        require_tensor(reader.states(), reader, name, tensor.shape);
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/carry.h"
+#include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/delink.h"
@@ -47,6 +48,7 @@ void add_load(MeasuredDelink& delink, std::chrono::steady_clock::time_point begi
 }  // namespace
 
 void Training::start(const checkpoint::Reader* resumed) {
+  fused_experts_ = resumed && checkpoint::has_fused_experts(resumed->manifest());
   if (resumed && !config_.run.load_module_only) {
     step_ = first_step_ = saved_step_ = resumed->manifest().step;
     samples_ = resumed->manifest().samples;
@@ -261,6 +263,7 @@ void Training::save() {
   manifest.step = step_;
   manifest.samples = samples_;
   manifest.made_by["data"] = data_;
+  checkpoint::keep_fused_experts(manifest, fused_experts_);
   manifest.planned_samples = planned_samples_;
   if (life_.sharing) manifest.made_by[checkpoint::shared_layers] = checkpoint::sharing_json(*life_.sharing);
   if (delink_due_) manifest.made_by[delink_due] = true;

@@ -69,8 +69,9 @@ class Training {
   core::HeldFolder& out_;
   std::shared_ptr<const data::SampleSource> source_;
   std::optional<EvalData> validation_;
-  checkpoint::Json data_;  // data_json()
-  BatchFiller filler_;     // set while something else than training reads batches
+  checkpoint::Json data_;       // data_json()
+  bool fused_experts_ = false;  // as in what the run began with
+  BatchFiller filler_;          // set while something else than training reads batches
   int64_t step_ = 0, first_step_ = 0;
   int64_t samples_ = 0;          // consumed by the steps taken
   int64_t planned_samples_ = 0;  // the data is laid out for

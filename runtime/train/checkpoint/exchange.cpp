@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "models/hugging_face.h"
 #include "runtime/train/checkpoint/copy.h"
+#include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -21,18 +22,24 @@ constexpr size_t chunk = 1 << 18;  // elements on their way
 // The parameters that the file's tensor holds one behind the other.
 std::vector<std::string> parameters_of(const Reader& reader, const std::string& tensor) {
   std::vector<std::string> names;
-  for (const models::FusedPart& part : models::fused_parts(reader.manifest().model, tensor))
+  for (const models::FusedPart& part : models::fused_tensor(reader.manifest().model, tensor).parts)
     names.push_back(part.parameter);
   if (names.empty()) names.push_back(*models::parameter_name(reader.manifest().model, tensor));
   return names;
 }
 
-// Their shape together.
+// Its shape, for which the parameters must be what the model says.
 std::vector<int64_t> shape_of(const Reader& reader, const std::string& tensor) {
-  const std::vector<std::string> names = parameters_of(reader, tensor);
-  std::vector<int64_t> shape = reader.weights().shape(names.front());
-  for (size_t i = 1; i < names.size(); ++i) shape.front() += reader.weights().shape(names[i]).front();
-  return shape;
+  const models::FusedTensor fused = models::fused_tensor(reader.manifest().model, tensor);
+  if (fused.parts.empty()) return reader.weights().shape(parameters_of(reader, tensor).front());
+  for (const auto& [parameter, rows] : fused.parts) {
+    const std::vector<int64_t>&found = reader.weights().shape(parameter), needed{rows, fused.shape.back()};
+    if (found == needed) continue;
+    throw core::DataError(
+        fmt::format("{}: '{}' is [{}], and the model of its manifest needs [{}]; the checkpoint is of another model",
+                    reader.folder().string(), parameter, fmt::join(found, ", "), fmt::join(needed, ", ")));
+  }
+  return fused.shape;
 }
 
 // One file of an export, tensor by tensor.
@@ -83,13 +90,14 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     }
   }();
   const std::string type = model.at("type").get<std::string>();
+  const bool fused_experts = has_fused_experts(reader.manifest());
   const char* dtype = options.type == core::DType::bf16 ? "BF16" : options.type == core::DType::f16 ? "F16" : "F32";
 
   std::vector<SafetensorsHeader> files;
   uint64_t total = 0, held = 0;
   std::set<std::string> known;
   for (const std::string& name : reader.weights().names()) {
-    TensorEntry tensor{models::hugging_face_name(type, name), dtype, {}, 0, 0};
+    TensorEntry tensor{models::hugging_face_name(type, name, fused_experts), dtype, {}, 0, 0};
     if (!known.insert(tensor.name).second) continue;  // a part of one that is there already
     tensor.shape = shape_of(reader, tensor.name);
     const uint64_t bytes = static_cast<uint64_t>(tensor.elements()) * core::dtype_size(options.type);
@@ -153,6 +161,7 @@ fs::path import_hugging_face(const Reader& from, const Json& model, const fs::pa
     Manifest manifest;
     manifest.model = model;
     manifest.made_by = {{"imported", true}};
+    keep_fused_experts(manifest, has_fused_experts(from.manifest()));
     copy_checkpoint(from, manifest, store);
   } catch (...) {
     std::error_code ignored;

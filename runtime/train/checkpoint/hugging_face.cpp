@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "models/hugging_face.h"
+#include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -148,10 +149,12 @@ Reader open_hugging_face(const fs::path& folder, const std::function<void(const 
                               "version: download them all again",
                               name, index_name));
   }
+  const bool fused_experts = find_fused_experts(folder, model, tensors);
   for (const std::string& name : tensors.names()) {
+    const models::FusedTensor fused = models::fused_tensor(model, name);
     std::vector<TensorSet::Part> parts;
-    for (const models::FusedPart& part : models::fused_parts(model, name)) parts.push_back({part.parameter, part.rows});
-    if (!parts.empty()) tensors.split(name, parts);
+    for (const models::FusedPart& part : fused.parts) parts.push_back({part.parameter, part.rows});
+    if (!parts.empty()) tensors.split(name, parts, fused.shape);
   }
   tensors.rename([&](const std::string& name) { return models::parameter_name(model, name); });
   for (const std::string& name : tensors.names()) {
@@ -162,7 +165,7 @@ Reader open_hugging_face(const fs::path& folder, const std::function<void(const 
                               tensors.name_in_file(name), tensors.dtype(name), weight_types));
   }
   resolve_second_names(folder, model, tensors);
-  return Reader(folder, std::move(model), std::move(tensors));
+  return Reader(folder, std::move(model), std::move(tensors), fused_experts);
 }
 
 }  // namespace zrt::runtime::checkpoint

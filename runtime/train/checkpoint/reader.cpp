@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -57,10 +58,11 @@ Reader::Reader(const std::filesystem::path& folder, bool hashes)
   if (states_) name_layers(*states_, *sharing_, true);
 }
 
-Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weights)
+Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weights, bool fused_experts)
     : folder_(folder), plain_(true), weights_(std::move(weights)) {
   manifest_.model = std::move(model);
   manifest_.made_by = {{"imported", true}};
+  keep_fused_experts(manifest_, fused_experts);
 }
 
 std::string Reader::origin(const std::string& tensor) const {

@@ -21,7 +21,8 @@ class Reader {
   // Checks sizes, headers and that every tensor is whole; with `hashes` every byte too. Throws DataError.
   Reader(const std::filesystem::path& folder, bool hashes);
   // Plain weights, by our names, of the model whose section of the configuration is given: a start at step 0.
-  Reader(const std::filesystem::path& folder, Json model, TensorSet weights);
+  // `fused_experts`: see find_fused_experts.
+  Reader(const std::filesystem::path& folder, Json model, TensorSet weights, bool fused_experts = false);
 
   bool plain() const { return plain_; }  // no checkpoint but a folder of Hugging Face
   const std::filesystem::path& folder() const { return folder_; }

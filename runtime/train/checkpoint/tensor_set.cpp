@@ -82,22 +82,21 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
   tensors_ = std::move(renamed);
 }
 
-void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts) {
+void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts, const std::vector<int64_t>& shape) {
   const Tensor whole = find(tensor);
   const StoredRectangle& stored = whole.rectangles.front();
   int64_t rows = 0;
   for (const Part& part : parts) rows += part.rows;
-  const bool one_piece = whole.rectangles.size() == 1 && !whole.shape.empty();
-  // Matrices one behind the other, of which each part is some rows.
-  int64_t held = one_piece ? whole.shape.front() : 0;
-  for (size_t d = 1; d + 1 < whole.shape.size(); ++d) held *= whole.shape[d];
-  if (!one_piece || held != rows) {
+  if (whole.rectangles.size() != 1 || whole.shape != shape) {
+    constexpr size_t most = 3;
     std::vector<std::string> named;
-    for (const Part& part : parts) named.push_back(fmt::format("{} of '{}'", part.rows, part.name));
-    refuse(folder_,
-           fmt::format("tensor '{}' is [{}], but the model makes {} rows of it: {}; it is of another model, or "
-                       "a size in config.json is wrong",
-                       tensor, fmt::join(whole.shape, ", "), rows, fmt::join(named, ", ")));
+    for (size_t i = 0; i < std::min(parts.size(), most); ++i) {
+      named.push_back(fmt::format("{} of '{}'", parts[i].rows, parts[i].name));
+    }
+    refuse(folder_, fmt::format("tensor '{}' is [{}], but the model needs [{}], of whose rows it makes {}{}; it is of "
+                                "another model, or a size in config.json is wrong",
+                                tensor, fmt::join(whole.shape, ", "), fmt::join(shape, ", "), fmt::join(named, ", "),
+                                parts.size() > most ? fmt::format(" and {} more", parts.size() - most) : ""));
   }
   tensors_.erase(tensor);
   const uint64_t row_bytes =
@@ -105,8 +104,7 @@ void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts)
   int64_t row = 0;
   for (const Part& part : parts) {
     StoredRectangle piece = stored;
-    piece.entry.shape = {part.rows};
-    if (whole.shape.size() > 1) piece.entry.shape.push_back(whole.shape.back());
+    piece.entry.shape = {part.rows, whole.shape.back()};
     piece.entry.begin += static_cast<uint64_t>(row) * row_bytes;
     piece.entry.end = piece.entry.begin + static_cast<uint64_t>(part.rows) * row_bytes;
     piece.rectangle.shape = piece.entry.shape;

@@ -26,13 +26,13 @@ class TensorSet {
   // the same.
   void rename(const std::function<std::optional<std::string>(const std::string&)>& to);
 
-  // Makes tensors of so many rows each of one that a file holds in one piece. Throws DataError where the rows do not
-  // add up, or where there is a tensor of a part's name already.
+  // Makes tensors of so many rows each of one of this shape, of two dimensions or more, that a file holds in one piece.
+  // Throws DataError where it has another shape, or where there is a tensor of a part's name already.
   struct Part {
     std::string name;
     int64_t rows;
   };
-  void split(const std::string& tensor, const std::vector<Part>& parts);
+  void split(const std::string& tensor, const std::vector<Part>& parts, const std::vector<int64_t>& shape);
 
   bool has(const std::string& tensor) const { return tensors_.contains(tensor) || aliases_.contains(tensor); }
   std::vector<std::string> names() const;  // sorted

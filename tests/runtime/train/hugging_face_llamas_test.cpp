@@ -155,7 +155,7 @@ TEST_CASE("The sizes of a Qwen2 or Phi-3 that its weights do not have are refuse
         {"qwen2", "num_hidden_layers", 1, "model.layers.1."},
         {"qwen2", "vocab_size", 60, "model.embed_tokens.weight"},
         {"qwen2", "head_dim", 6, "model.layers.0.self_attn.q_proj.weight"},
-        {"phi3", "hidden_size", 36, "model.layers.0.self_attn.qkv_proj.weight"},
+        {"phi3", "hidden_size", 36, "model.layers.0.mlp.gate_up_proj.weight"},
         {"phi3", "intermediate_size", 48, "model.layers.0.mlp.gate_up_proj.weight"},
         {"phi3", "num_key_value_heads", 3, "model.layers.0.self_attn.qkv_proj.weight"},
         {"phi3", "head_dim", 6, "model.layers.0.self_attn.qkv_proj.weight"},
