@@ -98,6 +98,8 @@ void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts,
                                 tensor, fmt::join(whole.shape, ", "), fmt::join(shape, ", "), fmt::join(named, ", "),
                                 parts.size() > most ? fmt::format(" and {} more", parts.size() - most) : ""));
   }
+  // Counted: the place in a map, twice while tensors are renamed, and in the file.
+  constexpr uint64_t of_part = 2 * (sizeof(std::pair<std::string, Tensor>) + 48) + sizeof(StoredRectangle) + 256;
   tensors_.erase(tensor);
   const uint64_t row_bytes =
       (stored.entry.end - stored.entry.begin) / static_cast<uint64_t>(std::max<int64_t>(rows, 1));
@@ -109,6 +111,7 @@ void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts,
     piece.entry.end = piece.entry.begin + static_cast<uint64_t>(part.rows) * row_bytes;
     piece.rectangle.shape = piece.entry.shape;
     Tensor made{piece.entry.shape, {piece}};
+    split_bytes_ += of_part + 2 * part.name.size() + tensor.size();
     if (has(part.name)) {
       refuse(folder_, fmt::format("holds '{}', which has the rows of '{}', and that tensor by itself, too; remove one",
                                   tensor, part.name));
@@ -127,7 +130,7 @@ void TensorSet::alias(const std::string& tensor, const std::string& name) {
 // Measured: parsed, a header takes up to 22 times its bytes.
 uint64_t TensorSet::table_bytes() const {
   constexpr uint64_t of_alias = 160;  // beside the two names: of the map, and of their strings
-  uint64_t bytes = 32 * header_bytes_ + (1 << 16);
+  uint64_t bytes = 32 * header_bytes_ + split_bytes_ + (1 << 16);
   for (const auto& [name, tensor] : aliases_) bytes += of_alias + name.size() + tensor.size();
   return bytes;
 }

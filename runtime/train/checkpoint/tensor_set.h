@@ -68,6 +68,7 @@ class TensorSet {
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, std::string> aliases_;  // second names, and whose they are
   uint64_t header_bytes_ = 0;                   // of all files
+  uint64_t split_bytes_ = 0;                    // of the names and places of parts
 };
 
 }  // namespace zrt::runtime::checkpoint
