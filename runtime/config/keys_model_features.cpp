@@ -4,35 +4,43 @@
 namespace zrt::runtime::configuration {
 namespace {
 
+constexpr const char* own_model = "a model of zrt's knows its own router and experts";
+constexpr const char* own_products = "products of experts are zrt's own";
+constexpr const char* plain_gates = "gates are the router's probabilities, not scaled";
+constexpr const char* no_groups = "the router picks among all experts of a prototype (model.experts.prototypes)";
+constexpr const char* no_shared = "no expert is one that all tokens pass through";
+
 constexpr Key expert_parallel_keys[] = {
-    {"enabled", t_bool, "false", Handling::refused, "expert parallelism is not supported"},
-    {"autoep_size", t_int, "1", Handling::inert},
-    {"expert_tensor_parallel_size", t_int, "1", Handling::inert},
-    {"validate_folding_routing", t_bool, "false", Handling::inert},
-    {"preset_model", t_text | t_null, "null", Handling::inert},
-    {"moe_layer_pattern", t_text | t_null, "null", Handling::inert},
-    {"expert_pattern", t_text | t_null, "null", Handling::inert},
-    {"router_pattern", t_text | t_null, "null", Handling::inert},
-    {"use_grouped_mm", t_bool, "true", Handling::inert},
-    {"disable_triton_grouped_mm", t_bool, "false", Handling::inert},
-    {"route_norm", t_bool | t_null, "null", Handling::inert},
-    {"route_scale", t_real, "1.0", Handling::inert},
-    {"score_apply", t_text, R"("auto")", Handling::inert},
-    {"combine_impl", t_text, R"("auto")", Handling::inert},
-    {"num_expert_groups", t_int | t_null, "null", Handling::inert},
-    {"num_limited_groups", t_int | t_null, "null", Handling::inert},
-    {"score_func", t_text, R"("auto")", Handling::inert},
-    {"top_k", t_int | t_auto, R"("auto")", Handling::inert},
-    {"load_balance_coeff", t_null, "null", Handling::inert},
-    {"routed_scaling_factor", t_real | t_auto, R"("auto")", Handling::inert},
-    {"expert_w1", t_text | t_null, "null", Handling::inert},
-    {"expert_w2", t_text | t_null, "null", Handling::inert},
-    {"expert_w3", t_text | t_null, nullptr, Handling::inert},
-    {"num_experts_attr", t_text | t_null, "null", Handling::inert},
-    {"top_k_attr", t_text | t_null, "null", Handling::inert},
-    {"has_shared_experts", t_bool | t_null, "null", Handling::inert},
-    {"shared_experts_pattern", t_text | t_null, "null", Handling::inert},
-    {"shared_experts_gate_pattern", t_text | t_null, "null", Handling::inert},
+    {"enabled", t_bool, "false", Handling::refused, "parallel.expert, a key of zrt's own, divides experts among ranks"},
+    {"autoep_size", t_int, "1", Handling::refused, "parallel.expert says how many ranks divide the experts"},
+    {"expert_tensor_parallel_size", t_int, "1", Handling::refused,
+     "parallel.tensor cuts experts as it cuts all matrices"},
+    {"validate_folding_routing", t_bool, "false", Handling::inert, "groups of ranks are always checked"},
+    {"preset_model", t_text | t_null, "null", Handling::inert, own_model},
+    {"moe_layer_pattern", t_text | t_null, "null", Handling::inert, own_model},
+    {"expert_pattern", t_text | t_null, "null", Handling::inert, own_model},
+    {"router_pattern", t_text | t_null, "null", Handling::inert, own_model},
+    {"use_grouped_mm", t_bool, "true", Handling::inert, own_products},
+    {"disable_triton_grouped_mm", t_bool, "false", Handling::inert, own_products},
+    {"route_norm", t_bool | t_null, "null", Handling::refused, "model.experts.norm_topk_prob says it"},
+    {"route_scale", t_real, "1.0", Handling::refused, plain_gates},
+    {"score_apply", t_text, R"("auto")", Handling::refused, "gates weigh what experts put out", R"(["post"])"},
+    {"combine_impl", t_text, R"("auto")", Handling::inert, own_products},
+    {"num_expert_groups", t_int | t_null, "null", Handling::refused, no_groups, "[1]"},
+    {"num_limited_groups", t_int | t_null, "null", Handling::refused, no_groups, "[1]"},
+    {"score_func", t_text, R"("auto")", Handling::refused, "the router's scores are a softmax", R"(["softmax"])"},
+    {"top_k", t_int | t_auto, R"("auto")", Handling::refused, "model.experts.top_k says it"},
+    {"load_balance_coeff", t_null, "null", Handling::inert,
+     "experts have no bias; model.experts.aux_loss evens them out"},
+    {"routed_scaling_factor", t_real | t_auto, R"("auto")", Handling::refused, plain_gates, "[1.0]"},
+    {"expert_w1", t_text | t_null, "null", Handling::inert, own_model},
+    {"expert_w2", t_text | t_null, "null", Handling::inert, own_model},
+    {"expert_w3", t_text | t_null, nullptr, Handling::inert, own_model, "[null]"},
+    {"num_experts_attr", t_text | t_null, "null", Handling::inert, own_model},
+    {"top_k_attr", t_text | t_null, "null", Handling::inert, own_model},
+    {"has_shared_experts", t_bool | t_null, "null", Handling::refused, no_shared, "[false]"},
+    {"shared_experts_pattern", t_text | t_null, "null", Handling::inert, no_shared},
+    {"shared_experts_gate_pattern", t_text | t_null, "null", Handling::inert, no_shared},
 };
 
 constexpr const char* other_mode = "it is of the modes \"variable\" and \"bigbird\", which are not supported";

@@ -56,7 +56,8 @@ constexpr Key root_keys[] = {
      "lets "
      "tensor-parallel ranks share rows",
      "[1]"},
-    {"use_data_before_expert_parallelism", t_bool, "false", Handling::inert, "there are no expert groups"},
+    {"use_data_before_expert_parallelism", t_bool, "false", Handling::inert,
+     "which ranks divide experts follows from the section parallel"},
     {"datastates_ckpt", t_any, "false", Handling::refused, "there is no such checkpoint engine"},
     key("optimizer", t_object, "null", "The rule by which gradients change weights."),
     key("scheduler", t_object, "null", "How the learning rate changes from step to step."),

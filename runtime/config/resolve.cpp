@@ -32,9 +32,10 @@ Switch switch_of(const json& value) {
   return result;
 }
 
-// Of a section's keys: no warning about them is needed; they are part of what is switched off.
+// Of a section's keys: no warning about them is needed; they are part of what is switched off; DeepSpeed does not read
+// them either, since the section's gate is closed and nothing in it is switched on.
 struct Told {
-  bool quiet, off;
+  bool quiet, off, unread;
 };
 
 class Resolver {
@@ -97,12 +98,14 @@ class Resolver {
 
   void walk(const Section& section, const json& node) {
     given_sections_.insert(section.path);
-    const Told told{told_by_gate(section, node), switched_off(section, node)};
+    const bool unread = section.gate != nullptr && gate_closed(section, node) && switch_of(node) != Switch::on;
+    const Told told{told_by_gate(section, node), switched_off(section, node), unread};
     for (const auto& [name, value] : node.items()) {
       // So do files carry remarks, and DeepSpeed reads past them.
       if (name.starts_with('_')) continue;
       result_.check([&, &name = name, &value = value] {
-        visit(section, name, value, {told.quiet && name != section.gate, told.off});
+        const bool gate = section.gate != nullptr && name == section.gate;
+        visit(section, name, value, {told.quiet && !gate, told.off, told.unread && !gate});
       });
     }
   }
@@ -190,7 +193,7 @@ class Resolver {
     const std::optional<json> coerced = coerce(types, section.parser == Parser::strict, value);
     if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + legal_text(wanted) + ".");
     if (key.handling != Handling::implemented && !told.off && !harmless(key, *coerced)) {
-      if (key.handling == Handling::refused) refuse_request(key, path, value);
+      if (key.handling == Handling::refused && !told.unread) refuse_request(key, path, value);
       if (!told.quiet) result_.warnings.push_back(without_effect(value_at(path, value), key.note));
     }
     Value entry = value_at(path, value);

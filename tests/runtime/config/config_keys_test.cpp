@@ -169,6 +169,7 @@ TEST_CASE("a file that gives every key its default loads, and asks for nothing")
 }
 
 TEST_CASE("every refused key refuses another value, and every inert key warns of it") {
+  int behind_gates = 0;
   for (const Section& section : sections()) {
     const std::string path = section.path, variant = section.variant;
     if (path == "optimizer.params" && variant != "adam, adamw") continue;
@@ -188,8 +189,15 @@ TEST_CASE("every refused key refuses another value, and every inert key warns of
       node_at(text, path)[key.name] = other;
       const auto load = [&] { return parse_config(text.dump(), "ds.json", {}, 1); };
       if (key.handling == Handling::refused) {
+        const bool gated = section.gate != nullptr && std::string(section.gate) != key.name;
+        if (gated) {
+          // Behind a closed gate it asks for nothing.
+          CHECK(load().warnings.empty());
+          node_at(text, path)[section.gate] = true;
+          ++behind_gates;
+        }
         const std::string error = error_of(load);
-        CHECK(has(error, path));
+        CHECK(has(error, gated ? key_path(section, key.name) + " = " : path));
         CHECK(has(error, "ds.json"));
         if (error.find(std::string(key.name) + " = ") != std::string::npos) CHECK(has(error, other.dump()));
         continue;
@@ -202,6 +210,36 @@ TEST_CASE("every refused key refuses another value, and every inert key warns of
       if (!quiet && !config.warnings.empty()) CHECK(has(config.warnings[0], key.name));
     }
   }
+  CHECK(behind_gates == 11);
+}
+
+TEST_CASE("a file that divides experts as DeepSpeed does is told zrt's keys, and what zrt does not compute") {
+  const auto load = [](const json& section) {
+    const json text = {{"train_batch_size", 4},
+                       {"model", {{"preset", "mixtral-tiny"}}},
+                       {"optimizer", {{"type", "AdamW"}}},
+                       {"expert_parallel", section}};
+    return parse_config(text.dump(), "ds.json", {}, 1);
+  };
+  const auto error = [&](const json& section) { return error_of([&] { load(section); }); };
+  const std::string two = error({{"enabled", true}, {"autoep_size", 4}, {"preset_model", "mixtral"}});
+  CHECK(has(two, "expert_parallel.enabled = true (ds.json:1) is refused: parallel.expert"));
+  CHECK(has(two, "expert_parallel.autoep_size = 4 (ds.json:1) is refused: parallel.expert"));
+  CHECK(two.find("preset_model") == std::string::npos);
+  CHECK(has(error({{"enabled", true}, {"top_k", 1}}),
+            "expert_parallel.top_k = 1 (ds.json:1) is refused: model.experts.top_k"));
+  // What zrt computes with is no cause, nor anything behind a closed gate.
+  const std::string plain = error({{"enabled", true},
+                                   {"score_func", "softmax"},
+                                   {"score_apply", "post"},
+                                   {"has_shared_experts", false},
+                                   {"top_k", "auto"}});
+  CHECK(std::count(plain.begin(), plain.end(), '\n') <= 1);
+  for (const json& closed :
+       {json{{"autoep_size", 4}, {"score_func", "sigmoid"}}, json{{"enabled", false}, {"autoep_size", 4}}}) {
+    CHECK(load(closed).warnings.empty());
+  }
+  CHECK(has(error({{"autoep_sise", 4}}), "unknown key 'expert_parallel.autoep_sise'"));
 }
 
 TEST_CASE("a number is an integer only when it is whole and fits 64 bits") {
