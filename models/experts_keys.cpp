@@ -18,7 +18,8 @@ constexpr Key expert_keys[] = {
     key("ffn", t_int | t_null, "null", between(1, 1 << 22), Effect::results,
         "Elements between the two layers of an expert; null: model.ffn, of gpt2 four times model.hidden."),
     key("top_k", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
-        "Experts that the router picks for a token; null: of mixtral 2, of qwen3_moe 8, of others 1."),
+        "Experts that the router picks for a token; null: 1 where prototypes is said, else of mixtral 2, of qwen3_moe "
+        "8, of others 1."),
     key("prototypes", t_int, "1", between(1, 1 << 20), Effect::results,
         "Equal groups of experts, each of which picks one for every token (M6-T's expert prototyping)."),
     key("capacity_factor", t_real | t_null, "null", between(1e-3, 1e6), Effect::results,
@@ -73,7 +74,7 @@ Experts read_experts(Values& values, const ExpertDefaults& defaults) {
   experts.number = values.integer(experts_path("number"));
   experts.prototypes = values.integer(experts_path("prototypes"));
   open("ffn", defaults.ffn);
-  open("top_k", experts.prototypes > 1 ? 1 : defaults.top_k);
+  open("top_k", values.given(experts_path("prototypes")) ? 1 : defaults.top_k);
   experts.ffn = values.integer(experts_path("ffn")), experts.top_k = values.integer(experts_path("top_k"));
   open("norm_topk_prob", experts.top_k > 1);
   experts.normalised = values.flag(experts_path("norm_topk_prob"));
