@@ -9,6 +9,7 @@
 namespace zrt::models {
 namespace {
 
+constexpr int64_t most_experts = 1 << 20;  // as of model.experts.number
 constexpr std::string_view our_matrices[] = {"gate_proj", "up_proj", "down_proj"};
 constexpr std::string_view experts_part = ".mlp.experts.";
 constexpr std::string_view fused_gate_up = ".mlp.experts.gate_up_proj", fused_down = ".mlp.experts.down_proj";
@@ -55,6 +56,9 @@ FusedTensor fused_experts(const OrderedJson& model, const std::string& tensor) {
   if (!first && !tensor.ends_with(fused_down)) return {};
   const std::string layer = tensor.substr(0, tensor.rfind('.') + 1);
   const int64_t number = own_size(model, "number"), ffn = own_size(model, "ffn"), hidden = model.at("hidden");
+  if (number > most_experts) {
+    refuse_config("model.experts.number", fmt::format("{} is more than {}", number, most_experts));
+  }
   FusedTensor made;
   made.shape = first ? std::vector{number, 2 * ffn, hidden} : std::vector{number, hidden, ffn};
   for (int64_t e = 0; e < number; ++e) {

@@ -165,6 +165,10 @@ TEST_CASE(
     copy.set("num_local_experts", number);
     contains(copy.error(), fmt::format("tensor '{}' is [3, 24, 40], but the model needs [{}, 24, 40]", down, number));
   }
+  // Nobody makes a list of so many.
+  const Copy many("mixtral_fused");
+  many.set("num_local_experts", int64_t{1} << 31);
+  contains(many.error(), "model.experts.number: 2147483648 is more than 1048576");
 }
 
 TEST_CASE("An expert beyond the model's number is refused by its tensor, its shape and the number") {
