@@ -48,6 +48,7 @@ struct Call {
   std::span<void* const> grads;          // params() order, grad_type; null: nobody wants it, the parameter is frozen
   std::span<const uint8_t> accumulate;   // params() order: 1 adds to grads, 0 overwrites every element
   RouterTally* router = nullptr;         // backward, input half: of a block that routes, added to
+  ExpertLoad* expert_loads = nullptr;    // … by expert; null: nobody wants them
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
   float loss_scale = 1;                  // d(total)/d(token loss): 1 / tokens of the global batch, times the fp16 scale
   core::RngKey rng;                      // seed and step; `tensor` is set by the block from its dropout sites
@@ -98,8 +99,10 @@ class Block {
   // Whether forward or backward use Call::rng. Calls that do change from step to step.
   virtual bool draws_numbers() const { return true; }
 
-  // The part whose backward adds to Call::router; nothing: the block has no router.
+  // The part whose backward adds to Call::router; nothing: the block has no router. And the experts that it picks from;
+  // 0 where loads are not to be counted.
   virtual std::optional<size_t> routing_part() const { return std::nullopt; }
+  virtual int64_t experts() const { return 0; }
 
   // Multiply-add FLOPs of the matrices of one forward of parts over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape, Parts parts) const = 0;

@@ -22,6 +22,7 @@ class ForwardingBlock : public Block {
   uint64_t cache_bytes(const Shape& shape) const override { return inner_->cache_bytes(shape); }
   bool backward_reads_input() const override { return inner_->backward_reads_input(); }
   std::optional<size_t> routing_part() const override { return inner_->routing_part(); }
+  int64_t experts() const override { return inner_->experts(); }
   void forward(const Call& call) const override { inner_->forward(call); }
   void backward(const Call& call) const override { inner_->backward(call); }
   void decode(const Call& call) const override { inner_->decode(call); }

@@ -1,4 +1,5 @@
-// Tells what the routers of layers with experts did in a step: sums over layers, microbatches and ranks.
+// Tells what the routers of layers with experts did in a step: sums over layers, microbatches and ranks, and what came
+// to each expert.
 #pragma once
 #include <cstdint>
 
@@ -18,6 +19,12 @@ struct RouterTally {
     choices += other.choices, dropped += other.dropped;
     peak = peak > other.peak ? peak : other.peak;
   }
+};
+
+// Sums over the microbatches of a step.
+struct ExpertLoad {
+  uint64_t picked = 0, dropped = 0;  // the first include the others, which found the expert full
+  bool operator==(const ExpertLoad&) const = default;
 };
 
 }  // namespace zrt::models

@@ -15,6 +15,7 @@ class ExpertMlp final : public Mlp {
 
   std::vector<Linear> linears(MlpPart) const override { return {}; }
   std::optional<MlpPart> routing_part() const override { return MlpPart::projection; }
+  int64_t experts() const override { return experts_.number; }
   double flops(const Shape& shape, MlpPart part) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
   uint64_t forward_scratch(const Shape& shape) const override { return scratch(shape); }

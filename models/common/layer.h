@@ -35,6 +35,7 @@ class Layer final : public TransformerBlock {
     const auto part = mlp_->routing_part();
     return part ? std::optional<size_t>(number_of(*part)) : std::nullopt;
   }
+  int64_t experts() const override { return mlp_->experts(); }
   int64_t port_rows(size_t port, const Shape& shape) const override {
     return of_mlp(port) ? mlp_->port_rows(shape) : shape.rows();
   }

@@ -29,8 +29,9 @@ class Mlp {
   virtual ~Mlp() = default;
   // The products of all rows with weights in a part, in order.
   virtual std::vector<Linear> linears(MlpPart part) const = 0;
-  // The part whose backward tells what a router did.
+  // The part whose backward tells what a router did, and the experts that it picks from.
   virtual std::optional<MlpPart> routing_part() const { return std::nullopt; }
+  virtual int64_t experts() const { return 0; }
   virtual std::vector<MlpPort> ports() const { return {}; }
   virtual int64_t port_rows(const Shape&) const { return 0; }
   // These follow from `linears` unless said otherwise: FLOPs of a forward over a microbatch; products with weights as

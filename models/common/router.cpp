@@ -73,7 +73,8 @@ void Router::logits_gradient(const Call& call, const Tables& tables, const float
                   .z = experts_.z_loss * share},
                  d_logits);
   if (call.router == nullptr) return;
-  tally_routing(routed, tables.probability, tables.logs, tables.slots.wanted, tables.slots.counts, call.router);
+  tally_routing(routed, tables.probability, tables.logs, tables.slots.wanted, tables.slots.counts, call.router,
+                call.expert_loads);
 }
 
 void lay_out_slots(Slots& slots, BumpAllocator& layout, const RoutingShape& shape) {

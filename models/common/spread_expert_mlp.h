@@ -20,6 +20,7 @@ class SpreadExpertMlp final : public Mlp {
 
   std::vector<Linear> linears(MlpPart) const override { return {}; }
   std::optional<MlpPart> routing_part() const override { return MlpPart::route; }
+  int64_t experts() const override { return experts_.number; }
   std::vector<MlpPort> ports() const override;
   int64_t port_rows(const Shape& shape) const override { return router_.shape(shape).slots(); }
   double flops(const Shape& shape, MlpPart part) const override;

@@ -86,9 +86,10 @@ struct RouterGradient {
   double balance = 0, z = 0;
 };
 ZRT_KERNEL(route_backward, void(DType type, const RoutingShape& shape, const RouterGradient& gradient, void* d_logits));
-// Adds to `tally`, in the device's memory, what one layer did with a microbatch.
+// Adds to `tally`, in the device's memory, what one layer did with a microbatch, and to `loads`, where that is not
+// null, what came to each expert.
 ZRT_KERNEL(tally_routing, void(const RoutingShape& shape, const float* probability, const float* logs,
-                               const int32_t* wanted, const int32_t* counts, RouterTally* tally));
+                               const int32_t* wanted, const int32_t* counts, RouterTally* tally, ExpertLoad* loads));
 
 // A matrix (out, in) of each expert: of expert e `all[first + e · stride]`.
 struct ExpertWeights {

@@ -18,6 +18,7 @@ BlockRunner::BlockRunner(const models::Model& model, const Shape& shape) : model
       weights_[param.name] = GuardedBuffer(param.elements() * core::dtype_size(shape.type));
       grads_[param.name] = GuardedBuffer(param.elements() * core::dtype_size(shape.grad_type));
     }
+    loads_.emplace_back(static_cast<size_t>(block->experts()));
     const bool head = block == model.blocks.back();
     outputs_.emplace_back(head ? 0 : shape.rows() * block->output_width() * core::dtype_size(shape.type));
     std::vector<GuardedBuffer>& saved = saved_.emplace_back();
@@ -57,7 +58,7 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
     call.targets = targets_.data();
     call.loss = loss_.data();
   }
-  if (model_.blocks[block]->routing_part()) call.router = router_.data();
+  if (model_.blocks[block]->routing_part()) call.router = router_.data(), call.expert_loads = loads_[block].data();
   call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
   call.rng = {options.seed, options.step, 0};
   call.first_sample = options.first_sample;

@@ -52,6 +52,8 @@ class BlockRunner {
 
   Tensors grads() const;
   const models::RouterTally& router() const { return router_[0]; }  // of all train() so far
+  // … of these: what came to each expert, by block.
+  const Visible<models::ExpertLoad>& loads(size_t block) const { return loads_[block]; }
   const GuardedBuffer& weight(const std::string& name) const { return weights_.at(name); }
   const GuardedBuffer& grad(const std::string& name) const { return grads_.at(name); }
 
@@ -72,6 +74,7 @@ class BlockRunner {
   models::Shape shape_;
   Visible<double> loss_ = Visible<double>(1);
   Visible<models::RouterTally> router_ = Visible<models::RouterTally>(1);
+  std::vector<Visible<models::ExpertLoad>> loads_;  // by block
   Visible<int32_t> tokens_, targets_;
   std::map<std::string, GuardedBuffer> weights_, grads_;
   std::map<std::string, int64_t> elements_;

@@ -124,6 +124,16 @@ TEMPLATE_TEST_CASE("layers of experts have the loss and the gradients of the fp6
       CHECK(tally.peak == Approx(expected.router_peak).epsilon(1e-12));
       // A second microbatch adds to the first.
       runner.train(batch);
+      REQUIRE(expected.loads.size() == static_cast<size_t>(layers));
+      size_t layer = 0;
+      for (size_t block = 0; block < model.blocks.size(); ++block) {
+        CHECK((model.blocks[block]->experts() > 0) == model.blocks[block]->routing_part().has_value());
+        if (model.blocks[block]->experts() == 0) continue;
+        std::vector<zrt::models::ExpertLoad> loads = expected.loads.at(layer++);
+        for (zrt::models::ExpertLoad& load : loads) load.picked *= 2, load.dropped *= 2;
+        CHECK(std::vector<zrt::models::ExpertLoad>(runner.loads(block).begin(), runner.loads(block).end()) == loads);
+      }
+      CHECK(layer == expected.loads.size());
       Tensors twice = expected.grads;
       for (auto& [name, grad] : twice)
         for (double& value : grad) value *= 2;

@@ -55,12 +55,18 @@ struct ReferenceResult {
   double router_balance = 0, router_z = 0;  // of all layers, without their weights; means over rows
   int64_t dropped = 0;                      // picks of experts that were full
   double router_peak = 0;                   // the most that an expert of a layer was picked, by an even share
-  double router_margin = 1e300;             // the least difference of logits that a choice of an expert rests on
-  double router_logit = 0;                  // the largest one's size
+  std::vector<std::vector<models::ExpertLoad>> loads;  // by layer that has experts, from the first on
+  double router_margin = 1e300;  // the least difference of logits that a choice of an expert rests on
+  double router_logit = 0;       // the largest one's size
   template <class Experts>
   void take(const Experts& layer) {
     router_balance += layer.balance(), router_z += layer.z();
     for (const bool kept : layer.kept) dropped += kept ? 0 : 1;
+    std::vector<models::ExpertLoad>& own = loads.emplace_back(layer.wanted.size());
+    for (size_t c = 0; c < layer.expert.size(); ++c) {
+      models::ExpertLoad& load = own[static_cast<size_t>(layer.expert[c])];
+      ++load.picked, load.dropped += layer.kept[c] ? 0 : 1;
+    }
     const double share = static_cast<double>(layer.expert.size()) / static_cast<double>(layer.wanted.size());
     for (const auto wanted : layer.wanted) {
       const double load = static_cast<double>(wanted) / share;

@@ -251,17 +251,22 @@ TEST_CASE("what a router did is told by the formulas of its losses, and added up
     const Visible<float> probability = zrt::test::visible(all.probability), logs = zrt::test::visible(all.logs);
     const Visible<int32_t> wanted = zrt::test::visible(all.wanted), counts = zrt::test::visible(all.counts);
     Visible<RouterTally> tally(1);
-    for (int time = 0; time < 2; ++time) {
-      tally_routing(shape, probability.data(), logs.data(), wanted.data(), counts.data(), tally.data());
+    Visible<ExpertLoad> loads(static_cast<size_t>(shape.experts));
+    for (ExpertLoad* each : {loads.data(), loads.data(), static_cast<ExpertLoad*>(nullptr)}) {
+      tally_routing(shape, probability.data(), logs.data(), wanted.data(), counts.data(), tally.data(), each);
     }
     zrt::test::settle();
+    for (size_t e = 0; e < all.wanted.size(); ++e) {
+      CHECK(loads[e].picked == static_cast<uint64_t>(2 * all.wanted[e]));
+      CHECK(loads[e].dropped == static_cast<uint64_t>(2 * (all.wanted[e] - all.counts[e])));
+    }
     const auto sum = [](const std::vector<int32_t>& each) { return std::accumulate(each.begin(), each.end(), 0); };
     const int32_t picks = sum(all.wanted), most = *std::max_element(all.wanted.begin(), all.wanted.end());
-    CHECK(tally[0].layers == 2);
-    CHECK(tally[0].choices == static_cast<uint64_t>(2 * picks));
-    CHECK(tally[0].dropped == static_cast<uint64_t>(2 * (picks - sum(all.counts))));
-    CHECK(std::abs(tally[0].balance - 2 * balance) < 1e-12 * balance);
-    CHECK(std::abs(tally[0].z - 2 * z) < 1e-12 * z);
+    CHECK(tally[0].layers == 3);
+    CHECK(tally[0].choices == static_cast<uint64_t>(3 * picks));
+    CHECK(tally[0].dropped == static_cast<uint64_t>(3 * (picks - sum(all.counts))));
+    CHECK(std::abs(tally[0].balance - 3 * balance) < 1e-12 * balance);
+    CHECK(std::abs(tally[0].z - 3 * z) < 1e-12 * z);
     CHECK(tally[0].peak ==
           Approx(static_cast<double>(most) * static_cast<double>(shape.experts) / picks).epsilon(1e-12));
   }

@@ -206,7 +206,7 @@ void route_backward(DType type, const RoutingShape& shape, const RouterGradient&
 }
 
 void tally_routing(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
-                   const int32_t* counts, RouterTally* tally) {
+                   const int32_t* counts, RouterTally* tally, ExpertLoad* loads) {
   const auto rows = static_cast<double>(shape.rows), E = static_cast<double>(shape.experts);
   RouterTally own{.layers = 1, .choices = static_cast<uint64_t>(shape.rows * shape.choices())};
   for (int64_t r = 0; r < shape.rows; ++r) {
@@ -219,8 +219,10 @@ void tally_routing(const RoutingShape& shape, const float* probability, const fl
   // A group has E / groups experts, and this is a mean over groups.
   own.balance *= E / static_cast<double>(shape.groups * shape.groups * shape.chosen) / (rows * rows);
   for (int64_t e = 0; e < shape.experts; ++e) {
-    own.dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
+    const auto dropped = static_cast<uint64_t>(wanted[e] - counts[e]);
+    own.dropped += dropped;
     own.peak = std::max(own.peak, wanted[e] * E / static_cast<double>(own.choices));
+    if (loads) loads[e].picked += static_cast<uint64_t>(wanted[e]), loads[e].dropped += dropped;
   }
   for (int64_t at = 0; at < shape.rows * shape.groups; ++at) {
     own.z += static_cast<double>(logs[at]) * static_cast<double>(logs[at]);

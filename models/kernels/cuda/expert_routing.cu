@@ -193,8 +193,8 @@ constexpr int tally_threads = 1024;
 
 __global__ void __launch_bounds__(tally_threads)
     tally_kernel(RoutingShape shape, const float* probability, const float* logs, const int32_t* wanted,
-                 const int32_t* counts, RouterTally* tally) {
-  __shared__ double sums[2][32], loads[2][32];
+                 const int32_t* counts, RouterTally* tally, ExpertLoad* loads) {
+  __shared__ double sums[2][32], others[2][32];
   const auto rows = static_cast<double>(shape.rows);
   double balance = 0, z = 0, dropped = 0, most = 0;
   for (int64_t i = threadIdx.x; i < shape.rows * shape.experts; i += tally_threads) {
@@ -206,9 +206,13 @@ __global__ void __launch_bounds__(tally_threads)
   for (int64_t e = threadIdx.x; e < shape.experts; e += tally_threads) {
     dropped += wanted[e] - counts[e];  // whole numbers
     most = max(most, static_cast<double>(wanted[e]));
+    // No other thread has this expert, and no other kernel runs beside this one that adds to it.
+    if (loads == nullptr) continue;
+    loads[e].picked += static_cast<uint64_t>(wanted[e]);
+    loads[e].dropped += static_cast<uint64_t>(wanted[e] - counts[e]);
   }
-  balance = block_sum(balance, sums[0]), z = block_sum(z, sums[1]), dropped = block_sum(dropped, loads[0]);
-  most = static_cast<double>(block_max(static_cast<float>(most), reinterpret_cast<float*>(loads[1])));
+  balance = block_sum(balance, sums[0]), z = block_sum(z, sums[1]), dropped = block_sum(dropped, others[0]);
+  most = static_cast<double>(block_max(static_cast<float>(most), reinterpret_cast<float*>(others[1])));
   if (threadIdx.x != 0) return;
   const auto groups = static_cast<double>(shape.groups), E = static_cast<double>(shape.experts);
   RouterTally own;
@@ -246,8 +250,8 @@ void route_backward(DType type, const RoutingShape& shape, const RouterGradient&
 }
 
 void tally_routing(const RoutingShape& shape, const float* probability, const float* logs, const int32_t* wanted,
-                   const int32_t* counts, RouterTally* tally) {
-  core::cuda::launch(tally_kernel, 1, tally_threads, 0, shape, probability, logs, wanted, counts, tally);
+                   const int32_t* counts, RouterTally* tally, ExpertLoad* loads) {
+  core::cuda::launch(tally_kernel, 1, tally_threads, 0, shape, probability, logs, wanted, counts, tally, loads);
 }
 
 }  // namespace zrt::models::cuda
