@@ -4,6 +4,7 @@
 #include "runtime/ops/call.h"
 #include "runtime/ops/control_ops.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/expert_loads.h"
 
 namespace zrt::runtime {
 namespace {
@@ -97,6 +98,9 @@ void run_block(const OpCall& call) {
   const bool loses = head && control && call.op.kind != OpKind::decode;
   c.loss = loses ? &control->call_loss : nullptr;
   c.router = control && block.routing_part() ? &control->router : nullptr;
+  if (auto* loads = call.as<models::ExpertLoad>(Role::loads)) {
+    c.expert_loads = loads + experts_before(*layout.model, call.op.block);
+  }
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);
@@ -194,6 +198,7 @@ std::vector<OpSpec> block_ops() {
                  may(Role::recomputed, may_read),
                  may(Role::held, may_read | may_write | may_update),
                  may(Role::control, may_update),
+                 may(Role::loads, may_update),
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
       block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,
                 {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::output, may_write),

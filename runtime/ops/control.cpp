@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "core/device.h"
 #include "runtime/ops/call.h"
 #include "runtime/ops/control_ops.h"
 #include "runtime/ops/spec.h"
@@ -9,6 +10,8 @@ namespace {
 
 void run_begin(const OpCall& call) {
   begin_step(call.as<Control>(Role::control));
+  const Access* loads = call.find(Role::loads);
+  if (loads) core::fill_bytes(call.address(*loads), 0, call.bytes(*loads));
 }
 
 void run_share_control(const OpCall& call) {
@@ -48,7 +51,8 @@ OpSpec control_row(OpKind kind, std::string_view name, std::vector<std::string_v
 std::vector<OpSpec> control_ops() {
   const Operand change{Role::control, Count::one, may_update}, shares{Role::shares, Count::one, may_read};
   std::vector<OpSpec> rows{
-      control_row(OpKind::begin, "begin", {"step", "eval"}, {change}, run_begin),
+      control_row(OpKind::begin, "begin", {"step", "eval"}, {change, {Role::loads, Count::optional, may_write}},
+                  run_begin),
       control_row(OpKind::share_control, "share_control", {"step", "eval"},
                   {{Role::control, Count::one, may_read}, {Role::shares, Count::one, may_write}}, run_share_control),
       control_row(OpKind::average, "average", {"eval"}, {shares, change}, run_average),

@@ -325,6 +325,7 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   }
   if (const auto routes = blocks_[b]->routing_part(); inputs && routes && run.has(*routes)) {
     access(op, state_.control, Role::control, Use::update);
+    if (blocks_[b]->experts() > 0) access(op, state_.loads, Role::loads, Use::update);
   }
   if (inputs) access(op, buffers_[b].saved, Role::saved, Use::read);
   if (inputs) access(op, buffers_[b].recomputed, Role::recomputed, Use::read);

@@ -12,11 +12,12 @@ namespace {
 
 using models::Mode;
 
-Op begin_op(const StateBuffers& state) {
+Op begin_op(const StateBuffers& state, bool step = true) {
   Op op;
   op.kind = OpKind::begin;
   op.name = "begin";
   op.accesses.push_back({state.control, Role::control, Use::update, {}});
+  if (step && state.loads != no_buffer) op.accesses.push_back({state.loads, Role::loads, Use::write, {}});
   return op;
 }
 
@@ -152,7 +153,7 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const std::vector<Blo
   Emitter emit(set, layout, plans, state, Mode::eval, {{}});
   Draft draft{"eval", {}};
   DraftSegment& segment = draft.segments.emplace_back();
-  segment.ops.push_back(begin_op(state));
+  segment.ops.push_back(begin_op(state, false));
   emit.load_batch(segment, {});
   for (size_t b = 0; b < emit.blocks(); ++b) {
     if (layout.model->receives(b)) emit.link(segment, WorkKind::receive_input, b, {});

@@ -2,6 +2,7 @@
 
 #include "runtime/passes/draft.h"
 #include "runtime/program/control.h"
+#include "runtime/program/expert_loads.h"
 
 namespace zrt::runtime {
 namespace {
@@ -38,6 +39,9 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});
   state.shares = set.add({"control shares", Category::comm, Life::transient,
                           sizeof(ControlShare) * static_cast<uint64_t>(layout.mesh.world()), 1, 0});
+  if (const uint64_t bytes = expert_load_bytes(*layout.model); training && bytes > 0) {
+    state.loads = set.add({std::string(expert_loads), Category::staging, Life::reserved, bytes, 1, 0});
+  }
   if (training && layout.update_when != UpdateWhen::after_norm) {
     state.ahead = set.add({"decision ahead", Category::staging, Life::transient, sizeof(Control), 1, 0});
   }

@@ -53,6 +53,7 @@ std::string_view role_name(Role role) {
                                                            "snapshot",
                                                            "staging",
                                                            "control",
+                                                           "loads of experts",
                                                            "shares",
                                                            "copied",
                                                            "copy",

@@ -55,6 +55,7 @@ enum class Role : uint8_t {
   snapshot,
   staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
   control,
+  loads,  // of experts
   shares,
   copied,    // of a fetch or evict: from
   copy,      // … and to

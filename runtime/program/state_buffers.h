@@ -14,6 +14,7 @@ struct StateBuffers {
   // weights of its shard, then each state kind. Empty without that program.
   std::vector<std::vector<BufferId>> snapshot;
   BufferId control = no_buffer, shares = no_buffer;
+  BufferId loads = no_buffer;  // of experts (expert_loads.h); while training
   // The control block whose decision updates read, where that is not their own step's: made ahead, or the last step's.
   // Norms go on writing `control` meanwhile.
   BufferId ahead = no_buffer;

@@ -55,6 +55,9 @@ void ActivationRule::read() const {
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
         walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
+      case Role::loads:
+        require_emptied(access);
+        break;
       case Role::control:
         if (follows_decision(op.kind) && walk_.layout.update_when != UpdateWhen::after_norm) require_ahead(access);
         break;
@@ -62,6 +65,13 @@ void ActivationRule::read() const {
         break;
     }
   }
+}
+
+// By the step's begin, which empties nothing else.
+void ActivationRule::require_emptied(const Access& access) const {
+  const Execution made = walk_.at(access).made;
+  if (made.known() && walk_.program.ops[made.op].kind == OpKind::begin) return;
+  walk_.fail(access, fmt::format("no begin has emptied it; {} wrote it", walk_.name(made)));
 }
 
 // From the neighbouring stage, and where ranks share it, together since.

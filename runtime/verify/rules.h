@@ -20,6 +20,7 @@ class ActivationRule {
   void require_holding(const Op& op) const;
   void require_group(const Op& op, Axes axes = Axis::tensor) const;
   void require_received(const Access& access, Role role) const;
+  void require_emptied(const Access& access) const;
   void require_made(const Access& access, OpKind kind, uint32_t block, Role role) const;
   Walk& walk_;
 };

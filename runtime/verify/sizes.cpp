@@ -6,6 +6,7 @@
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/control.h"
+#include "runtime/program/expert_loads.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/execution.h"
 #include "runtime/verify/fault.h"
@@ -196,6 +197,8 @@ class SizeChecker {
         return std::nullopt;
       case Role::control:
         return sizeof(Control);
+      case Role::loads:
+        return expert_load_bytes(*layout_.model);
       case Role::copied:  // the rule of copies compares the two
       case Role::copy:
         return std::nullopt;

@@ -156,15 +156,24 @@ class StepChecker {
                      shown(next.half)),
          OpKind::begin);
   }
+  static bool names(const Op& op, Role role) {
+    return std::any_of(op.accesses.begin(), op.accesses.end(),
+                       [&](const Access& access) { return access.role == role; });
+  }
   // A microbatch's loss is counted once, by the run of parts that computes it; likewise what a router does.
   void require_loss(const Op& op) const {
     const models::Block& block = *layout_.model->blocks[op.block];
     const bool inputs = op.half != models::Half::weight, predicts = layout_.model->predicts(op.block);
     const std::optional<size_t> routing = block.routing_part();
-    const bool computes =
-        inputs && ((predicts && op.parts.has(block.anatomy().loss_part(true))) || (routing && op.parts.has(*routing)));
-    const bool counts = std::any_of(op.accesses.begin(), op.accesses.end(),
-                                    [](const Access& access) { return access.role == Role::control; });
+    const bool routes = inputs && routing && op.parts.has(*routing);
+    const bool computes = (inputs && predicts && op.parts.has(block.anatomy().loss_part(true))) || routes;
+    const bool counts = names(op, Role::control);
+    const bool spreads = routes && block.experts() > 0;
+    if (spreads != names(op, Role::loads)) {
+      fail(spreads ? "does not count the loads of the experts that it routes to"
+                   : "counts loads of experts that another run of parts routes to",
+           OpKind::begin);
+    }
     if (computes == counts) return;
     const char* of = predicts ? "loss" : "router's work";
     fail(counts ? fmt::format("counts a {} that another run of parts computes", of)
