@@ -13,9 +13,9 @@ namespace fs = std::filesystem;
 
 // All that a run and its supervisor write. Where they lead elsewhere, whoever may write into the folder chooses files
 // of this user's that the run overwrites.
-constexpr const char* written[] = {"config.resolved.json", "metrics.jsonl", "evaluations.jsonl", "samples.jsonl",
-                                   "memory.json",          "summary.json",  "trace.json",        "heartbeat",
-                                   "events.jsonl",         "failure.json",  "checkpoints"};
+constexpr const char* written[] = {
+    "config.resolved.json", "metrics.jsonl", "evaluations.jsonl", "samples.jsonl", "expert_loads.jsonl", "memory.json",
+    "summary.json",         "trace.json",    "heartbeat",         "events.jsonl",  "failure.json",       "checkpoints"};
 
 // "" or why this process cannot make a file in `folder`.
 std::string probe(const fs::path& folder, int rank) {

@@ -12,6 +12,7 @@
 #include "runtime/data/sampler.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
+#include "runtime/program/expert_loads.h"
 #include "runtime/train/carry.h"
 #include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
@@ -109,7 +110,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     }
     carry_files(config_, resumed, out_ / checkpoint::carried_name, [this](const std::string& text) { warn(text); });
     remove_failure(out_);
-    records_.emplace(config_, out_, step_, samples_);
+    records_.emplace(config_, out_, step_, samples_, experts_before(model_) > 0);
     checkpoint::remove_leftovers(out_ / "checkpoints");
   }
 
@@ -212,6 +213,7 @@ void Training::step() {
   ++step_;
   samples_ += batch_.step_samples();
   result_.last = read_metrics(*session_, step_, seconds_.back());
+  if (loads_due()) result_.last.expert_loads = read_expert_loads(*session_);
   if (const std::string renamed = out_.renamed(); !renamed.empty()) warn(renamed);
   if (records_) {
     records_->step(result_.last, samples_);
@@ -226,6 +228,13 @@ void Training::step() {
   const bool flat = plateau_ && plateau_->reached(result_.last.loss);
   delink_due_ = life_.sharing && (flat || config_.pseudo_to_real->at_step == step_);
   if (delink_due_) delink_.began = std::chrono::steady_clock::now();
+}
+
+// All processes say the same.
+bool Training::loads_due() const {
+  const int64_t interval = config_.run.log_interval;
+  if (interval == 0 || !has_experts(*session_)) return false;
+  return step_ % interval == 0 || step_ == 1 || step_ == config_.run.steps;
 }
 
 void Training::start_trace() {

@@ -46,11 +46,12 @@ struct TrainResult {
   std::string folder;  // of the run, whose name may have changed meanwhile
 };
 
-// Trains and writes config.resolved.json, metrics.jsonl, evaluations.jsonl, memory.json, summary.json, with run.trace
-// trace.json, and checkpoints into config.run.out, and scalars to the monitors of the configuration; goes on from a
-// checkpoint as run.resume says. A save that fails is reported and training goes on; one that fails at the end is an
-// error, after all else is written. Every process of a run calls it with its transport; the one with rank 0 writes the
-// files, and only there are metrics and the summary complete. Throws core::Error.
+// Trains and writes config.resolved.json, metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, memory.json,
+// summary.json, with run.trace trace.json, and checkpoints into config.run.out, and scalars to the monitors of the
+// configuration; goes on from a checkpoint as run.resume says. A save that fails is reported and training goes on;
+// one that fails at the end is an error, after all else is written. Every process of a run calls it with its
+// transport; the one with rank 0 writes the files, and only there are metrics and the summary complete. Throws
+// core::Error.
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport);
 // The same for a model of the caller's own blocks. Of config.model only `sequence` and `vocab` count, for the data.
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,

@@ -47,7 +47,8 @@ class Training {
   void start(const checkpoint::Reader* resumed);
   void start_trace();
   void step();
-  bool after_step();  // saves and evaluations that are due; false: stop
+  bool loads_due() const;  // of experts, by the step just taken
+  bool after_step();       // saves and evaluations that are due; false: stop
   void save();
   void finish();
   TrainResult nothing_to_do();

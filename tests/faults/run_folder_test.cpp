@@ -182,7 +182,7 @@ TEST_CASE("a run writes through no link, pipe or device in its folder") {
   const RepeatedRun run("links");
   const std::string precious(64, 'p');
   for (const char* name : {"config.resolved.json", "metrics.jsonl", "evaluations.jsonl", "samples.jsonl", "memory.json",
-                           "summary.json", "trace.json", "heartbeat", "checkpoints"}) {
+                           "expert_loads.jsonl", "summary.json", "trace.json", "heartbeat", "checkpoints"}) {
     INFO(name);
     run.reset();
     fs::create_directories(run / "run");

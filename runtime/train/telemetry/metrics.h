@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/engine/session.h"
+#include "runtime/train/telemetry/expert_loads.h"
 #include "runtime/train/telemetry/process_memory.h"
 
 namespace zrt::runtime {
@@ -21,7 +22,8 @@ struct StepMetrics {
   bool skipped = false;  // loss or gradient were not finite, and no weight moved
   int64_t tokens = 0;    // of the global batch
   double step_seconds = 0, exposed_comm_seconds = 0, exposed_io_seconds = 0;
-  models::RouterTally router;  // of models with experts; else no layers
+  models::RouterTally router;            // of models with experts; else no layers
+  std::vector<LayerLoads> expert_loads;  // … where they are asked for
   double router_balance() const { return router.balance / static_cast<double>(router.layers); }  // means of layers
   double router_z() const { return router.z / static_cast<double>(router.layers); }
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }

@@ -7,6 +7,8 @@
 namespace zrt::runtime {
 namespace {
 
+constexpr const char* loads_name = "expert_loads.jsonl";
+
 // The job's folder below output_path, which is the user's to choose. What lies in there others may have planted: no
 // folder of job_name may be a link.
 std::filesystem::path folder_of(const MonitorConfig& monitor) {
@@ -17,10 +19,14 @@ std::filesystem::path folder_of(const MonitorConfig& monitor) {
 
 }  // namespace
 
-RunRecords::RunRecords(const Config& config, const std::filesystem::path& out, int64_t step, int64_t samples)
+RunRecords::RunRecords(const Config& config, const std::filesystem::path& out, int64_t step, int64_t samples,
+                       bool experts)
     : scaled_(config.precision.compute == core::DType::f16),
       metrics_(out / "metrics.jsonl", step),
       evaluations_(out / "evaluations.jsonl", step) {
+  // A file that an earlier run left would tell of another model.
+  if (!experts) std::filesystem::remove(out / loads_name);
+  if (experts) loads_.emplace(out / loads_name, step);
   if (config.tensorboard.enabled) sinks_.push_back(std::make_unique<EventFile>(folder_of(config.tensorboard), samples));
   if (config.csv_monitor.enabled)
     sinks_.push_back(std::make_unique<CsvMonitor>(folder_of(config.csv_monitor), samples));
@@ -28,6 +34,7 @@ RunRecords::RunRecords(const Config& config, const std::filesystem::path& out, i
 
 void RunRecords::step(const StepMetrics& m, int64_t samples) {
   metrics_.add(to_json(m));
+  if (loads_ && !m.expert_loads.empty()) loads_->add(to_json_line(m.step, m.expert_loads));
   // The first three are DeepSpeed's; the others are named like them.
   std::vector<Scalar> scalars{{"Train/Samples/lr", m.lr}, {"Train/Samples/train_loss", m.loss}};
   if (scaled_) scalars.push_back({"Train/Samples/loss_scale", m.loss_scale});
@@ -55,6 +62,7 @@ void RunRecords::add(int64_t samples, const std::vector<Scalar>& scalars) {
 
 std::string RunRecords::new_error() {
   std::string error = metrics_.error().empty() ? evaluations_.error() : metrics_.error();
+  if (error.empty() && loads_) error = loads_->error();
   for (const auto& sink : sinks_) {
     if (error.empty()) error = sink->error();
   }

@@ -1,7 +1,9 @@
-// What a run writes about itself step by step: metrics.jsonl, evaluations.jsonl, TensorBoard event files and CSV files.
+// What a run writes about itself step by step: metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, TensorBoard event
+// files and CSV files.
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,9 @@ namespace zrt::runtime {
 class RunRecords {
  public:
   // Files of the run in `out`; monitors write where the configuration says. A run that goes on keeps what is there up
-  // to `step`, after `samples`. Throws DataError.
-  RunRecords(const Config& config, const std::filesystem::path& out, int64_t step, int64_t samples);
+  // to `step`, after `samples`. Loads of experts have a file where the model has some. Throws DataError.
+  RunRecords(const Config& config, const std::filesystem::path& out, int64_t step, int64_t samples,
+             bool experts = false);
 
   void step(const StepMetrics& metrics, int64_t samples);
   void evaluated(int64_t step, int64_t samples, const Evaluation& evaluation);
@@ -28,6 +31,7 @@ class RunRecords {
   void add(int64_t samples, const std::vector<Scalar>& scalars);
   const bool scaled_;  // the loss scale is worth a curve
   RunLog metrics_, evaluations_;
+  std::optional<RunLog> loads_;
   std::vector<std::unique_ptr<ScalarSink>> sinks_;
   std::string error_;
 };

@@ -184,6 +184,35 @@ TEST_CASE("Steps and evaluations reach every file that the configuration asks fo
   CHECK_FALSE(std::getline(lines, line));  // that of step 4 was dropped with the step
 }
 
+TEST_CASE(
+    "Loads of experts have a file of their own, in which no step comes twice, and none where there are no experts") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path / "expert_loads.jsonl";
+  const auto step = [](RunRecords& records, int64_t number, bool loads) {
+    StepMetrics m = metrics(number, 1);
+    if (loads) m.expert_loads = {{0, {{static_cast<uint64_t>(number), 0}, {2, 1}}}};
+    records.step(m, 8 * number);
+  };
+  const auto line = [](int64_t number) {
+    return R"({"step":)" + std::to_string(number) + R"(,"layers":[0],"picked":[[)" + std::to_string(number) +
+           R"(,2]],"dropped":[[0,1]]})" + "\n";
+  };
+  {
+    RunRecords records(Config{}, folder.path, 0, 0, true);
+    for (int64_t number = 1; number <= 4; ++number) step(records, number, number % 2 == 0);
+    CHECK(records.new_error().empty());
+  }
+  CHECK(read(file) == line(2) + line(4));
+  CHECK(read(folder.path / "metrics.jsonl").find("picked") == std::string::npos);
+  {
+    RunRecords records(Config{}, folder.path, 3, 24, true);
+    step(records, 4, true);
+  }
+  CHECK(read(file) == line(2) + line(4));
+  RunRecords(Config{}, folder.path, 0, 0);
+  CHECK_FALSE(std::filesystem::exists(file));
+}
+
 TEST_CASE("A step tells the learning rate of its update, whether the schedule or the optimizer chose it") {
   optimizer::AdafactorParams own, given;
   own.warmup_init = true;
