@@ -35,6 +35,7 @@ std::string report_page(const std::filesystem::path& folder) {
   const std::vector<TracedRank> trace = read_trace(folder / "trace.json", run.notes);
   Parts parts = facts(run);
   append_parts(parts, step_charts(run));
+  append_parts(parts, experts_part(run));
   append_parts(parts, memory_part(run));
   append_parts(parts, timeline_part(trace, planned_ranks(run)));
   const nlohmann::json name = run.key("run", "name");

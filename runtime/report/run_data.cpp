@@ -5,6 +5,8 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <numeric>
+#include <optional>
 
 #include "core/error.h"
 
@@ -59,11 +61,14 @@ void read_lines(const fs::path& file, std::vector<std::string>& notes, const std
 template <class Row>
 void append(std::vector<Row>& rows, Row row) {
   while (!rows.empty() && rows.back().step >= row.step) rows.pop_back();
-  rows.push_back(row);
+  rows.push_back(std::move(row));
+}
+
+bool is_step(const Json& value) {
+  return value.is_number_integer() && value >= 1 && value <= most_steps;
 }
 
 void read_steps(RunData& run) {
-  const auto is_step = [](const Json& value) { return value.is_number_integer() && value >= 1 && value <= most_steps; };
   int64_t without_step = 0;
   read_lines(run.folder / "metrics.jsonl", run.notes, [&](const Json& line) {
     const auto step = line.find("step");
@@ -86,6 +91,39 @@ void read_steps(RunData& run) {
     if (step == line.end() || !is_step(*step)) return;
     append(run.evaluations, EvaluationRow{step->get<int64_t>(), number(line, "loss"), number(line, "bits_per_byte"),
                                           number(line, "tokens")});
+  });
+}
+
+// Nothing for a list that a run does not write.
+std::optional<std::vector<double>> counts(const Json& list) {
+  std::vector<double> result;
+  if (!list.is_array() || list.empty()) return std::nullopt;
+  for (const Json& count : list) {
+    if (!count.is_number_unsigned()) return std::nullopt;
+    result.push_back(count.get<double>());
+  }
+  return result;
+}
+
+void read_loads(RunData& run) {
+  read_lines(run.folder / "expert_loads.jsonl", run.notes, [&](const Json& line) {
+    const auto list = [&](const char* name) {
+      const auto found = line.find(name);
+      return found != line.end() && found->is_array() ? *found : Json::array();
+    };
+    const Json layers = list("layers"), picked = list("picked"), dropped = list("dropped");
+    if (!is_step(line.value("step", Json())) || picked.size() != layers.size() || dropped.size() != layers.size())
+      return;
+    LoadRow row{line["step"].get<int64_t>(), {}, {}, {}};
+    for (size_t l = 0; l < layers.size(); ++l) {
+      auto own = counts(picked[l]);
+      const auto lost = counts(dropped[l]);
+      if (!layers[l].is_number_unsigned() || layers[l] > most_steps || !own || !lost) return;
+      row.layers.push_back(layers[l].get<int64_t>());
+      row.picked.push_back(std::move(*own));
+      row.dropped.push_back(std::accumulate(lost->begin(), lost->end(), 0.0));
+    }
+    append(run.loads, std::move(row));
   });
 }
 
@@ -162,6 +200,7 @@ RunData read_run(const fs::path& folder) {
   if (!std::ifstream(metrics)) throw core::DataError(fmt::format("{}: cannot be opened", metrics.string()));
   run.config = read_object(folder / "config.resolved.json", "settings are not shown", run.notes);
   read_steps(run);
+  read_loads(run);
   run.summary = read_object(folder / "summary.json", "", run.notes);
   run.failure = read_object(folder / "failure.json", "", run.notes);
   run.memory = read_object(folder / "memory.json", "a run writes its memory when it ends", run.notes);

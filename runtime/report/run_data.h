@@ -23,11 +23,20 @@ struct EvaluationRow {
   double loss = NAN, bits_per_byte = NAN, tokens = NAN;
 };
 
+// One line of expert_loads.jsonl.
+struct LoadRow {
+  int64_t step = 0;
+  std::vector<int64_t> layers;
+  std::vector<std::vector<double>> picked;  // by layer and expert
+  std::vector<double> dropped;              // by layer
+};
+
 struct RunData {
   std::filesystem::path folder;
   nlohmann::json config, memory, summary, failure;  // null where there is none, or none that can be read
   std::vector<StepRow> steps;                       // ascending
   std::vector<EvaluationRow> evaluations;           // ascending
+  std::vector<LoadRow> loads;                       // ascending; of models with experts
   nlohmann::json events;                            // of a supervisor; a list
   double heartbeat_age_seconds = NAN;               // since the run last showed that it lives
   std::vector<std::string> notes;                   // what is missing, damaged or strange, a sentence each

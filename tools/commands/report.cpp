@@ -7,6 +7,7 @@
 #include "core/printable.h"
 #include "runtime/report/curve_line.h"
 #include "runtime/report/draw/page.h"
+#include "runtime/report/expert_loads.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/user_file.h"
 
@@ -25,8 +26,10 @@ int report_command(const Args& args) {
   core::write_durably(out, runtime::report::report_page(run));
   // The page's path alone is the result, for scripts.
   std::cout << core::printable(out.string()) << std::endl;
-  const std::string curve = runtime::report::curve_line(runtime::report::read_run(run));
+  const runtime::report::RunData data = runtime::report::read_run(run);
+  const std::string curve = runtime::report::curve_line(data);
   if (!curve.empty()) std::cerr << curve << "\n";
+  if (const std::string loads = runtime::report::loads_line(data); !loads.empty()) std::cerr << loads << "\n";
   return 0;
 }
 
