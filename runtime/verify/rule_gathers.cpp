@@ -73,8 +73,10 @@ void GatherRule::bring(const Access& access, const Access* from) {
   }
   const size_t slot = walk_.slot(*from);
   const Execution source = walk_.at(*from).changed;
-  const bool there = brought.by.known() && brought.from == slot && brought.source == source && brought.reader.known() &&
-                     walk_.at(access).changed == brought.by;
+  // Ranks that have other tensors each tell of theirs in turns.
+  const bool turned = walk_.op().kind == OpKind::gather_parts && brought.by.turn != walk_.now.turn;
+  const bool there = !turned && brought.by.known() && brought.from == slot && brought.source == source &&
+                     brought.reader.known() && walk_.at(access).changed == brought.by;
   if (!there) brought = {};
   brought.from = slot;
   brought.source = source;
