@@ -40,7 +40,7 @@ struct Port {
 
 struct Anatomy {
   std::vector<std::string_view> parts;  // names
-  std::vector<Port> ports;              // in the order of parts
+  std::vector<Port> ports;              // in the order of parts, but for those that stay with a rank
   // Where a block keeps less than all: parts that are run again for its backward, since what all but the first of them
   // keep is large for what it costs to compute. The first finds what it has kept (Call::again). Empty: there are none.
   Parts light;

@@ -17,6 +17,7 @@ struct Experts {
   double capacity_factor = 0;
   bool normalised = false;          // the gates of a token's experts add up to 1
   double aux_loss = 0, z_loss = 0;  // what the means over tokens of these losses are added to the loss with
+  int64_t shared = 0;               // experts beside these that every token is computed with, without a gate
   int64_t every = 1;                // each so many layers have experts: the last of these
 
   bool has(int64_t layer) const { return number > 0 && (layer + 1) % every == 0; }

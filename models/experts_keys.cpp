@@ -35,6 +35,10 @@ constexpr Key expert_keys[] = {
     key("z_loss", t_real, "0.0", between(0, 1e6), Effect::results,
         "Weight of the mean over tokens and prototypes of the square of the logarithm of the sum of exponentials of "
         "the router's logits."),
+    key("shared", t_int, "0", between(0, 1 << 20), Effect::results,
+        "Experts that every token is computed with beside those that the router picks, without a gate: one "
+        "feed-forward "
+        "part of this times ffn elements, whose output is added. mixtral and qwen3_moe have none."),
     key("every", t_int, "1", between(1, 1 << 20), Effect::results,
         "Every so many layers the last one has experts; the others have one feed-forward part."),
 };
@@ -78,7 +82,7 @@ Experts read_experts(Values& values, const ExpertDefaults& defaults) {
   experts.ffn = values.integer(experts_path("ffn")), experts.top_k = values.integer(experts_path("top_k"));
   open("norm_topk_prob", experts.top_k > 1);
   experts.normalised = values.flag(experts_path("norm_topk_prob"));
-  experts.every = values.integer(experts_path("every"));
+  experts.every = values.integer(experts_path("every")), experts.shared = values.integer(experts_path("shared"));
   if (!values.is_null(experts_path("capacity_factor")))
     experts.capacity_factor = values.real(experts_path("capacity_factor"));
   experts.aux_loss = values.real(experts_path("aux_loss")), experts.z_loss = values.real(experts_path("z_loss"));
@@ -86,6 +90,11 @@ Experts read_experts(Values& values, const ExpertDefaults& defaults) {
   if (experts.number % experts.prototypes != 0) {
     refuse(values.at(experts_path("prototypes")), "does not divide " + experts_path("number") + " = " + number +
                                                       ", so groups would differ in size. Try a divisor of it.");
+  }
+  if (experts.shared > 0 && !defaults.shared) {
+    refuse(values.at(experts_path("shared")),
+           "is more than 0, but files of models of this type have no place for experts of all tokens. Set it to 0, or "
+           "take model.type gpt2.");
   }
   if (experts.every > defaults.layers) {
     refuse(values.at(experts_path("every")), "is more than model.layers = " + std::to_string(defaults.layers) +

@@ -11,7 +11,8 @@ std::span<const core::keys::Key> experts_keys();         // of the section "mode
 // Stands where keys are null. number 0: the type has no experts, unless the key says how many.
 struct ExpertDefaults {
   int64_t number = 0, ffn = 0, top_k = 1;
-  int64_t layers = 0;  // of the model
+  int64_t layers = 0;   // of the model
+  bool shared = false;  // whether there may be experts of all tokens
 };
 // For ModelSpec::read. Refuses what does not go together.
 Experts read_experts(core::keys::Values& values, const ExpertDefaults& defaults);

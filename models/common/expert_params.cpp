@@ -4,9 +4,32 @@
 
 #include "core/error.h"
 #include "models/common/expert_mlp.h"
+#include "models/common/gated_mlp.h"
+#include "models/common/gelu_mlp.h"
+#include "models/common/shared_expert_mlp.h"
 #include "models/common/spread_expert_mlp.h"
 
 namespace zrt::models {
+namespace {
+
+// One MLP as wide as all shared experts together, which adds to the gradient of its input.
+std::unique_ptr<const Mlp> add_shared_experts(LayerForm& form, const std::string& stem, int64_t width,
+                                              const ExpertNames& names, bool gated, float small) {
+  const int64_t C = form.sizes.hidden;
+  const auto add = [&](const char* name, bool down) {
+    const Linear whole{.in = down ? width : C, .out = down ? C : width, .shared = down};
+    return form.add_product(stem + name, whole, down ? small : 0.02f);
+  };
+  Product gate;
+  if (gated) gate = add(names.gate, false);
+  Product up = add(names.up, false);
+  const Product down = add(names.down, true);
+  (gated ? gate : up).linear.joined = true;
+  if (gated) return std::make_unique<GatedMlp>(gate, up, down);
+  return std::make_unique<GeluMlp>(up, down);
+}
+
+}  // namespace
 
 std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefix, const Experts& experts,
                                        ExpertBank::Kind kind, const ExpertNames& names, float small) {
@@ -40,8 +63,15 @@ std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefi
   }
   const Router routed(experts, C, router, places);
   const ExpertBank bank(C, first, kind);
-  if (places == 1) return std::make_unique<ExpertMlp>(experts, C, routed, bank);
-  return std::make_unique<SpreadExpertMlp>(experts, C, places, routed, bank);
+  std::unique_ptr<const Mlp> mlp;
+  if (places == 1) {
+    mlp = std::make_unique<ExpertMlp>(experts, C, routed, bank);
+  } else {
+    mlp = std::make_unique<SpreadExpertMlp>(experts, C, places, routed, bank);
+  }
+  if (experts.shared == 0) return mlp;
+  auto dense = add_shared_experts(form, prefix + "shared_experts.", experts.shared * experts.ffn, names, gated, small);
+  return std::make_unique<SharedExpertMlp>(C, std::move(mlp), std::move(dense));
 }
 
 void check_experts(const Experts& experts, int64_t layers, const Degrees& degrees) {
@@ -77,6 +107,7 @@ void check_experts(const Experts& experts, int64_t layers, const Degrees& degree
     refuse(fmt::format("top_k is {}, but there are {} experts to choose from.", experts.top_k,
                        experts.number / experts.prototypes));
   }
+  if (experts.shared < 0) refuse(fmt::format("shared is {}; it must be at least 0.", experts.shared));
   if (experts.capacity_factor < 0 || experts.aux_loss < 0 || experts.z_loss < 0) {
     refuse(fmt::format("capacity_factor is {}, aux_loss {} and z_loss {}; none may be negative.",
                        experts.capacity_factor, experts.aux_loss, experts.z_loss));

@@ -14,8 +14,9 @@ struct ExpertNames {
   const char *gate, *up, *down;
 };
 
-// Adds PREFIXgate.weight of the router, then expert by expert its matrices. `small`: deviation of what is added to the
-// residual stream. Of several ranks that have a part of the experts each, the matrices of these alone.
+// Adds PREFIXgate.weight of the router, then expert by expert its matrices, then PREFIXshared_experts.MATRIX of all
+// shared experts together. `small`: deviation of what is added to the residual stream. Of several ranks that have a
+// part of the experts each, the matrices of these alone.
 std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefix, const Experts& experts,
                                        ExpertBank::Kind kind, const ExpertNames& names, float small);
 

@@ -37,7 +37,7 @@ class Layer final : public TransformerBlock {
   }
   int64_t experts() const override { return mlp_->experts(); }
   int64_t port_rows(size_t port, const Shape& shape) const override {
-    return of_mlp(port) ? mlp_->port_rows(shape) : shape.rows();
+    return anatomy_.ports[port].seam.delivers() ? mlp_->port_rows(shape) : shape.rows();
   }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t held_bytes(const Shape& shape, size_t part) const override;
@@ -62,7 +62,6 @@ class Layer final : public TransformerBlock {
            : part == MlpPart::combine ? combine
                                       : projection;
   }
-  bool of_mlp(size_t port) const { return port >= first_mlp_port && port < projected; }
   Anatomy make_anatomy() const;
 
   struct Kept {

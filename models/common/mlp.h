@@ -13,7 +13,8 @@ namespace zrt::models {
 
 enum class MlpPart : uint8_t { route, hidden, projection, combine };
 
-// A port between parts of an MLP; its rows are Mlp::port_rows, and its number among the layer's follows first_mlp_port.
+// A port between parts of an MLP. Its number among the layer's follows first_mlp_port; its rows are Mlp::port_rows
+// where it delivers, else the microbatch's.
 struct MlpPort {
   std::string_view name;
   MlpPart part;
@@ -33,7 +34,7 @@ class Mlp {
   virtual std::optional<MlpPart> routing_part() const { return std::nullopt; }
   virtual int64_t experts() const { return 0; }
   virtual std::vector<MlpPort> ports() const { return {}; }
-  virtual int64_t port_rows(const Shape&) const { return 0; }
+  virtual int64_t port_rows(const Shape&) const { return 0; }  // of ports that deliver
   // These follow from `linears` unless said otherwise: FLOPs of a forward over a microbatch; products with weights as
   // Block::products has them; bytes of scratch.
   virtual double flops(const Shape& shape, MlpPart part) const;

@@ -32,6 +32,42 @@ void multiply_backward(const Vec& w, const double* x, const double* dy, int64_t 
 
 }  // namespace
 
+double ExpertReference::activation(double a, double b) const {
+  return gated ? silu_value(a).value * b : gelu_value(a).value;
+}
+
+void ExpertReference::add_shared(Vec& y) {
+  const int64_t W = experts.shared * experts.ffn;
+  shared_first.assign(rows * W, 0), shared_second.assign(rows * W, 0);
+  for (int64_t r = 0; r < rows && W > 0; ++r) {
+    double *first_row = &shared_first[r * W], *second_row = &shared_second[r * W];
+    multiply(w.at(shared_name(gated ? "gate_proj" : "c_fc")), &x[r * C], C, W, first_row);
+    if (gated) multiply(w.at(shared_name("up_proj")), &x[r * C], C, W, second_row);
+    Vec hidden(W), out(C);
+    for (int64_t i = 0; i < W; ++i) hidden[i] = activation(first_row[i], second_row[i]);
+    multiply(w.at(shared_name(gated ? "down_proj" : "c_proj")), hidden.data(), W, C, out.data());
+    for (int64_t i = 0; i < C; ++i) y[r * C + i] += out[i];
+  }
+}
+
+void ExpertReference::add_shared_gradients(const Vec& dy, Vec& dx, Tensors& g) const {
+  const int64_t W = experts.shared * experts.ffn;
+  for (int64_t r = 0; r < rows && W > 0; ++r) {
+    Vec hidden(W), d_hidden(W), d_first(W), d_second(W);
+    for (int64_t i = 0; i < W; ++i) hidden[i] = activation(shared_first[r * W + i], shared_second[r * W + i]);
+    const std::string down = shared_name(gated ? "down_proj" : "c_proj");
+    multiply_backward(w.at(down), hidden.data(), &dy[r * C], W, C, d_hidden.data(), g.at(down));
+    for (int64_t i = 0; i < W; ++i) {
+      const double a = shared_first[r * W + i], b = shared_second[r * W + i];
+      d_first[i] = d_hidden[i] * (gated ? silu_value(a).slope * b : gelu_value(a).slope);
+      d_second[i] = gated ? d_hidden[i] * silu_value(a).value : 0;
+    }
+    const std::string in = shared_name(gated ? "gate_proj" : "c_fc"), up = shared_name("up_proj");
+    multiply_backward(w.at(in), &x[r * C], d_first.data(), C, W, &dx[r * C], g.at(in));
+    if (gated) multiply_backward(w.at(up), &x[r * C], d_second.data(), C, W, &dx[r * C], g.at(up));
+  }
+}
+
 Vec ExpertReference::forward(const Vec& input) {
   const int64_t E = experts.number, n = E / experts.prototypes, k = experts.top_k, K = choices(), F = experts.ffn;
   x = input;
@@ -74,12 +110,11 @@ Vec ExpertReference::forward(const Vec& input) {
     multiply(w.at(name(expert[c], gated ? "gate_proj" : "c_fc")), row, C, F, &first[c * F]);
     if (gated) multiply(w.at(name(expert[c], "up_proj")), row, C, F, &second[c * F]);
     Vec hidden(F);
-    for (int64_t i = 0; i < F; ++i) {
-      hidden[i] = gated ? silu_value(first[c * F + i]).value * second[c * F + i] : gelu_value(first[c * F + i]).value;
-    }
+    for (int64_t i = 0; i < F; ++i) hidden[i] = activation(first[c * F + i], second[c * F + i]);
     multiply(w.at(name(expert[c], gated ? "down_proj" : "c_proj")), hidden.data(), F, C, &made[c * C]);
     for (int64_t i = 0; i < C; ++i) y[c / K * C + i] += gate[c] * made[c * C + i];
   }
+  add_shared(y);
   return y;
 }
 
@@ -111,9 +146,7 @@ Vec ExpertReference::backward(const Vec& dy, double weight, Tensors& g) const {
     const double *row = &x[c / K * C], *d = &dy[c / K * C];
     Vec hidden(F), d_made(C), d_hidden(F), d_first(F), d_second(F);
     for (int64_t i = 0; i < C; ++i) d_gate[c] += d[i] * made[c * C + i], d_made[i] = gate[c] * d[i];
-    for (int64_t i = 0; i < F; ++i) {
-      hidden[i] = gated ? silu_value(first[c * F + i]).value * second[c * F + i] : gelu_value(first[c * F + i]).value;
-    }
+    for (int64_t i = 0; i < F; ++i) hidden[i] = activation(first[c * F + i], second[c * F + i]);
     const std::string down = name(expert[c], gated ? "down_proj" : "c_proj");
     multiply_backward(w.at(down), hidden.data(), d_made.data(), F, C, d_hidden.data(), g.at(down));
     for (int64_t i = 0; i < F; ++i) {
@@ -153,6 +186,7 @@ Vec ExpertReference::backward(const Vec& dy, double weight, Tensors& g) const {
     const std::string router = prefix + "gate.weight";
     multiply_backward(w.at(router), &x[r * C], d_logits.data(), C, E, &dx[r * C], g.at(router));
   }
+  add_shared_gradients(dy, dx, g);
   return dx;
 }
 
@@ -165,6 +199,12 @@ std::vector<TensorShape> expert_tensors(const models::Experts& experts, const st
     all.push_back({expert + (gated ? "up_proj.weight" : "c_fc.weight"), {experts.ffn, C}});
     all.push_back({expert + (gated ? "down_proj.weight" : "c_proj.weight"), {C, experts.ffn}});
   }
+  if (experts.shared == 0) return all;
+  const std::string shared = prefix + "shared_experts.";
+  const int64_t width = experts.shared * experts.ffn;
+  if (gated) all.push_back({shared + "gate_proj.weight", {width, C}});
+  all.push_back({shared + (gated ? "up_proj.weight" : "c_fc.weight"), {width, C}});
+  all.push_back({shared + (gated ? "down_proj.weight" : "c_proj.weight"), {C, width}});
   return all;
 }
 

@@ -1,4 +1,5 @@
-// A layer of experts in fp64: routing, capacity, gates, and the router's own losses. Plain loops over rows.
+// A layer of experts in fp64: routing, capacity, gates, shared experts, and the router's own losses. Plain loops over
+// rows.
 #pragma once
 #include "tests/models/reference_math.h"
 
@@ -16,7 +17,8 @@ struct ExpertReference {
   std::vector<bool> kept = {};
   std::vector<int64_t> wanted = {};  // by expert
   Vec x = {}, probability = {}, logs = {}, gate = {}, first = {}, second = {},
-      made = {};  // first, second, made: (choices, ffn), (…), (choices, C)
+      made = {};                              // first, second, made: (choices, ffn), (…), (choices, C)
+  Vec shared_first = {}, shared_second = {};  // (rows, shared · ffn) each
   // The least difference of two logits that decides which experts a row has, and in which order.
   double margin = 1e300;
   double largest_logit = 0;
@@ -32,6 +34,13 @@ struct ExpertReference {
     return prefix + "experts." + std::to_string(e) + "." + matrix + ".weight";
   }
   int64_t choices() const { return experts.choices(); }
+
+ private:
+  std::string shared_name(const char* matrix) const { return prefix + "shared_experts." + matrix + ".weight"; }
+  // What the nonlinearity makes of its inputs, and gradients of these.
+  double activation(double first, double second) const;
+  void add_shared(Vec& y);
+  void add_shared_gradients(const Vec& dy, Vec& dx, Tensors& g) const;
 };
 
 std::vector<TensorShape> expert_tensors(const models::Experts& experts, const std::string& prefix, bool gated,

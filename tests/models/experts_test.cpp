@@ -56,6 +56,9 @@ const Case cases[] = {
     {"three prototypes of two", {.number = 6, .ffn = 24, .prototypes = 3, .aux_loss = 0.7, .z_loss = 0.3}},
     {"prototypes without room", {.number = 6, .ffn = 24, .prototypes = 2, .capacity_factor = 0.01}},
     {"all of three", {.number = 3, .ffn = 24, .top_k = 3, .normalised = true, .z_loss = 0.3}},
+    {"shared experts beside the likeliest of four", {.number = 4, .ffn = 24, .aux_loss = 0.7, .shared = 1}},
+    {"two shared experts of an odd width, in every second layer, and half of the room",
+     {.number = 4, .ffn = 19, .top_k = 2, .capacity_factor = 0.5, .normalised = true, .shared = 2, .every = 2}},
     {"more experts than tokens", {.number = 50, .ffn = 8, .top_k = 2, .normalised = true, .aux_loss = 0.1}},
 };
 
