@@ -86,6 +86,41 @@ TEST_CASE("a GPT-2 has experts where their number is said, and no key of them el
   CHECK_THROWS_AS(zrt::models::to_hugging_face(model_json(config), zrt::core::DType::f32), zrt::core::DataError);
 }
 
+// A token is computed with all shared experts, and with one of four others.
+TEST_CASE("shared experts are one MLP more of a layer, of which all parameters are those of every token") {
+  const auto with = [](const std::vector<std::string>& sets) {
+    return parse_config(R"({"train_batch_size": 1, "model": {"preset": "gpt2-tiny"}})", "c", sets, 1).model.make();
+  };
+  const int64_t C = 64, F = 48, layers = 2;
+  const zrt::models::Model plain = with({"model.experts.number=4", "model.experts.ffn=48"});
+  const zrt::models::Model shared = with({"model.experts.number=4", "model.experts.ffn=48", "model.experts.shared=3"});
+  const int64_t added = layers * 3 * 2 * C * F;
+  CHECK(shared.parameters() == plain.parameters() + added);
+  CHECK(shared.active_parameters() == plain.active_parameters() + added);
+  CHECK(shared.flops_per_token() == Approx(plain.flops_per_token() + 6.0 * static_cast<double>(added)));
+  const zrt::models::Shape shape{.B = 1, .T = 8};
+  const auto flops = [&](const zrt::models::Model& model) { return model.blocks[1]->forward_flops(shape); };
+  CHECK(flops(shared) == Approx(flops(plain) + 2.0 * 8 * static_cast<double>(3 * 2 * C * F)));
+  CHECK(shared.blocks[1]->params().back().name == "h.0.mlp.shared_experts.c_proj.weight");
+  CHECK(shared.blocks[1]->params().back().shape == std::vector<int64_t>{C, 3 * F});
+  CHECK(
+      with({"model.experts.number=4", "model.experts.every=2", "model.experts.shared=1"}).blocks[1]->params().size() ==
+      with({"model.experts.number=4", "model.experts.every=2"}).blocks[1]->params().size());
+}
+
+TEST_CASE("shared experts are refused where there are no others, in files that have none, and below zero") {
+  for (const char* type : {"mixtral", "qwen3_moe"}) {
+    const std::string refusal = error(type, R"({"shared": 1})");
+    CHECK(has(refusal, "model.experts.shared = 1"));
+    CHECK(has(refusal, "have no place for experts of all tokens"));
+    CHECK(resolved(type, R"({"shared": 0})")["shared"]["value"] == 0);
+  }
+  const auto gpt2 = [](std::vector<std::string> sets) { return error_of([&] { preset("gpt2-tiny", sets); }); };
+  CHECK(has(gpt2({"model.experts.shared=1"}), "has no effect without model.experts.number"));
+  CHECK(has(gpt2({"model.experts.shared=-1"}), "model.experts.shared = -1"));
+  CHECK(has(gpt2({"model.experts.number=4", "model.experts.shared=-1"}), "model.experts.shared = -1"));
+}
+
 TEST_CASE("layers with experts share no parameters with layers that have none") {
   const auto model = [](const char* every) {
     return parse_config(R"({"train_batch_size": 1, "model": {"preset": "gpt2-tiny", "layers": 4}})", "c",
