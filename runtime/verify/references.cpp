@@ -39,9 +39,12 @@ bool adds_up(const ProgramSet& set, const Op& op) {
   return group == data_axes || (group == outer_axes) == partial;
 }
 
+bool is_measured(const models::Anatomy& anatomy, const Op& op) {
+  return op.port < anatomy.ports.size() && anatomy.ports[op.port].used_by != models::Port::all_used;
+}
+
 // Says that an exchange names a port and the one that says what of it is used, in this order.
 bool measures(const models::Anatomy& anatomy, const Op& op) {
-  if (op.port >= anatomy.ports.size() || anatomy.ports[op.port].used_by == models::Port::all_used) return false;
   if (op.accesses.size() != 2 || op.accesses[0].role != op.accesses[1].role) return false;
   return op.accesses[0].use == Use::update && op.accesses[0].port == op.port && op.accesses[1].use == Use::read &&
          op.accesses[1].port == anatomy.ports[op.port].used_by;
@@ -115,7 +118,14 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
   }
   // Messages of rows of which not all are used are exchanged by what says so.
   const bool measured = op.kind == OpKind::exchange && op.block < layout.model->blocks.size() &&
-                        measures(layout.model->blocks[op.block]->anatomy(), op);
+                        is_measured(layout.model->blocks[op.block]->anatomy(), op);
+  if (measured && !measures(layout.model->blocks[op.block]->anatomy(), op)) {
+    throw Fault(
+        {&program, {id, 0}},
+        fmt::format("op '{}' ({}) of '{}', {}, names {} buffers; it needs one, and the one that says which of its "
+                    "rows are used",
+                    op.name, op_kind_name(op.kind), program.phase, neighbour(program, id), op.accesses.size()));
+  }
   const bool one_buffer = op.kind == OpKind::exchange || op.kind == OpKind::send || op.kind == OpKind::receive;
   if (one_buffer && !measured && op.accesses.size() != 1) {
     throw Fault({&program, {id, 0}},

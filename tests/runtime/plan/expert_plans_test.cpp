@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/lives.h"
 
 namespace zrt::expert_plans_test {
 
@@ -56,7 +57,8 @@ TEST_CASE("Layers of M6-10T that share their parameters fit a GPU of 32 GB, and 
   std::vector<std::string> sets = on_device;
   sets.emplace_back("pseudo_to_real.groups=1");
   const Config pseudo = m6(sets);
-  const Plan small = make_plan(pseudo, pseudo.model.make(), {"init", "step"}, std::nullopt);
+  const models::Model shared = with_shared_layers(pseudo.model.make(), *pseudo.pseudo_to_real);
+  const Plan small = make_plan(pseudo, shared, {"init", "step"}, std::nullopt);
   CHECK(small.fits);
   CHECK(static_cast<double>(small.parameters) == Approx(209e9).epsilon(3e-3));
   CHECK(static_cast<double>(parameters_of_rank(small)) == Approx(0.41e9).epsilon(5e-3));
