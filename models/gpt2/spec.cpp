@@ -10,7 +10,8 @@ MakeModel read_gpt2(core::keys::Values& values, const ModelSizes& sizes) {
   refuse_uneven_heads(values, sizes);
   refuse_uneven_tensor(values, sizes, {{"model.heads", sizes.heads}});
   Experts experts;
-  values.check([&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden, .layers = sizes.layers, .shared = true}); });
+  values.check(
+      [&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden, .layers = sizes.layers, .shared = true}); });
   return [sizes, experts] {
     return make_gpt2({sizes.layers, sizes.hidden, sizes.heads, sizes.sequence, sizes.vocab,
                       static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse, experts});

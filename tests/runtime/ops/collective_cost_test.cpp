@@ -97,8 +97,8 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
 }
 
 TEST_CASE("Sums inside islands are handed on as they come, those between islands are kept") {
-  for (const auto& [axes, use, to] :
-       {std::tuple{runtime::island_axes, Use::write, core::DType::bf16}, {runtime::outer_axes, Use::read, core::DType::f32}}) {
+  for (const auto& [axes, use, to] : {std::tuple{runtime::island_axes, Use::write, core::DType::bf16},
+                                      {runtime::outer_axes, Use::read, core::DType::f32}}) {
     Collective sums(OpKind::reduce_grad, 4, 800, axes, 2);
     sums.layout.zero = optimizer::zero_strategy(2);
     sums.layout.local_grad = core::DType::bf16, sums.layout.grad = core::DType::f32;
@@ -181,7 +181,8 @@ TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, h
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.
-  const Collective inner(OpKind::gather, 8, 800, runtime::island_axes, 2), outer(OpKind::gather, 8, 400, runtime::outer_axes, 2);
+  const Collective inner(OpKind::gather, 8, 800, runtime::island_axes, 2),
+      outer(OpKind::gather, 8, 400, runtime::outer_axes, 2);
   CHECK(inner.cost(cluster).resource == Resource::inside_host);
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
