@@ -9,7 +9,6 @@ namespace zrt::experts_engine_test {
 
 using namespace zrt;
 using namespace zrt::testing;
-using runtime::ScheduleKind;
 
 namespace {
 
@@ -57,20 +56,9 @@ TEST_CASE("Wherever states of experts are, whatever is computed again and when i
 
 TEST_CASE("Pipelines of layers with experts have the bits of no pipeline, also where weights' gradients come later") {
   for (const bool llama : {true, false}) {
-    const models::Model model = llama ? llama_with_experts(false, {}, 4) : gpt2_with_experts(false, {}, 4);
     Setting s;
     s.ranks = 2, s.accumulation = s.reduce_every = 4, s.steps = 3, s.stage = llama ? 3 : 1;
-    const Outcome reference = run(model, s);
-    for (const auto& [kind, stages] : {std::pair{ScheduleKind::one_f_one_b, 3}, {ScheduleKind::zb_h1, 2}}) {
-      for (const bool overlap : {false, true}) {
-        s.overlap = overlap;
-        INFO(runtime::schedule_name(kind) << ", Llama's " << llama << ", overlap " << overlap);
-        const Outcome outcome = run_pipeline(model, s, kind, stages);
-        CHECK(outcome.state == reference.state);
-        CHECK(outcome.losses == reference.losses);
-        CHECK(outcome.measured == outcome.planned);
-      }
-    }
+    check_pipelines(llama ? llama_with_experts(false, {}, 4) : gpt2_with_experts(false, {}, 4), s);
   }
 }
 

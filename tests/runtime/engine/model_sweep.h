@@ -1,10 +1,12 @@
-// Every type of model is put through these: all placements, and a run that goes on from a checkpoint.
+// Every type of model is put through these: all placements, pipelines, and a run that goes on from a checkpoint.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "catch.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
 #include "tests/runtime/train/saving_run.h"
 
@@ -34,6 +36,35 @@ inline void check_placements(const models::Model& model, core::DType compute) {
     CHECK(outcome.planned == outcome.measured);
     CHECK(outcome.planned_behind == outcome.measured_behind);
   }
+}
+
+// A pipeline has the bits of no pipeline, whether gradients of weights come later or not.
+inline void check_pipelines(const models::Model& model, Setting s) {
+  using runtime::ScheduleKind;
+  const Outcome reference = run(model, s);
+  for (const auto& [kind, stages] : {std::pair{ScheduleKind::one_f_one_b, 3}, {ScheduleKind::zb_h1, 2}}) {
+    for (const bool overlap : {false, true}) {
+      s.overlap = overlap;
+      INFO(model.type << ", " << runtime::schedule_name(kind) << ", expert " << s.expert << ", overlap " << overlap);
+      const Outcome outcome = run_pipeline(model, s, kind, stages);
+      CHECK(outcome.state == reference.state);
+      CHECK(outcome.losses == reference.losses);
+      CHECK(outcome.measured == outcome.planned);
+    }
+  }
+}
+
+// |a - b| / |b| of what a step has changed in each tensor, the largest.
+inline double largest_difference(const Outcome& a, const Outcome& b, const Outcome& start) {
+  double most = 0;
+  for (const auto& [name, begin] : start.tensors) {
+    std::vector<float> x(begin.size()), y(begin.size());
+    for (size_t i = 0; i < begin.size(); ++i) {
+      x[i] = a.tensors.at(name)[i] - begin[i], y[i] = b.tensors.at(name)[i] - begin[i];
+    }
+    most = std::max(most, relative_l2(x, y));
+  }
+  return most;
 }
 
 // A run that goes on from a checkpoint has the bits of one that did not stop; the checkpoint loads on other ranks.

@@ -11,7 +11,6 @@ namespace zrt::shared_experts_engine_test {
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Recompute;
-using runtime::ScheduleKind;
 
 namespace {
 
@@ -35,19 +34,6 @@ models::Model make(bool llama, const Setting& s, int64_t layers = 2, bool tied =
   return llama ? llama_with_shared(s, layers, tied) : gpt2_with_shared(s, layers, tied);
 }
 
-// |a - b| / |b| of what a step has changed in each tensor, the largest.
-double largest_difference(const Outcome& a, const Outcome& b, const Outcome& start) {
-  double most = 0;
-  for (const auto& [name, begin] : start.tensors) {
-    std::vector<float> x(begin.size()), y(begin.size());
-    for (size_t i = 0; i < begin.size(); ++i) {
-      x[i] = a.tensors.at(name)[i] - begin[i], y[i] = b.tensors.at(name)[i] - begin[i];
-    }
-    most = std::max(most, relative_l2(x, y));
-  }
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("Wherever states of shared experts are, whatever is computed again and when it is updated, bits are equal") {
@@ -64,19 +50,7 @@ TEST_CASE("Pipelines of layers with shared experts have the bits of no pipeline,
     for (const int expert : {1, 2}) {
       Setting s;
       s.ranks = 2, s.expert = expert, s.accumulation = s.reduce_every = 4, s.steps = 3, s.stage = llama ? 3 : 1;
-      const models::Model model = make(llama, s, 4, false);
-      const Outcome reference = run(model, s);
-      for (const auto& [kind, stages] : {std::pair{ScheduleKind::one_f_one_b, 3}, {ScheduleKind::zb_h1, 2}}) {
-        for (const bool overlap : {false, true}) {
-          s.overlap = overlap;
-          INFO(runtime::schedule_name(kind)
-               << ", Llama's " << llama << ", expert " << expert << ", overlap " << overlap);
-          const Outcome outcome = run_pipeline(model, s, kind, stages);
-          CHECK(outcome.state == reference.state);
-          CHECK(outcome.losses == reference.losses);
-          CHECK(outcome.measured == outcome.planned);
-        }
-      }
+      check_pipelines(make(llama, s, 4, false), s);
     }
   }
 }

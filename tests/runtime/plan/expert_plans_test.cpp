@@ -69,4 +69,27 @@ TEST_CASE("Layers of M6-10T that share their parameters fit a GPU of 32 GB, and 
   CHECK(large.stages[0].compiled.plan.tiers[static_cast<size_t>(core::Tier::nvme)].peak_bytes > 312'000'000'000);
 }
 
+// 16 bytes of states for each parameter that is trained, 2 for one that is not.
+TEST_CASE("Qwen3-30B-A3B trains on seven cards of 80 GB, and on two where its experts are frozen") {
+  const auto plan_of = [](int ranks, bool frozen) {
+    const std::string text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 3, "overlap_comm": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+      "model": {"preset": "qwen3-30b-a3b", "sequence": 4096},
+      "memory": {"device_budget_bytes": 80000000000, "placement": "device", "recompute": "full",
+                 "unit_bytes": 268435456}})";
+    const Config config = parse_config(text, "c", {}, ranks);
+    models::Model model = config.model.make();
+    for (const auto& ref : model.canonical_params()) {
+      const std::string& name = model.blocks[ref.block]->params()[ref.index].name;
+      if (frozen && name.find(".experts.") != std::string::npos) model.frozen.insert(name);
+    }
+    return make_plan(config, model, {"init", "step"}, std::nullopt);
+  };
+  constexpr double card = 80e9, all = 30532122624, experts = 48.0 * 128 * 3 * 2048 * 768;
+  CHECK(plan_of(7, false).fits);
+  CHECK(16 * all / 6 > card);
+  CHECK(plan_of(2, true).fits);
+  CHECK(2 * all + 14 * (all - experts) > card);
+}
+
 }  // namespace zrt::expert_plans_test
