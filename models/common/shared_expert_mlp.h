@@ -20,6 +20,7 @@ class SharedExpertMlp final : public Mlp {
 
   std::vector<Linear> linears(MlpPart part) const override;
   std::optional<MlpPart> routing_part() const override { return routed_->routing_part(); }
+  int64_t experts() const override { return routed_->experts(); }
   std::vector<MlpPort> ports() const override;
   int64_t port_rows(const Shape& shape) const override { return routed_->port_rows(shape); }
   double flops(const Shape& shape, MlpPart part) const override;
