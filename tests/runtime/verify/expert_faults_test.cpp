@@ -71,7 +71,8 @@ TEST_CASE("messages that are exchanged without what says which rows are used are
   }
   CHECK(measured == 2 * 4);
   // With a capacity messages move whole.
-  for (const Op& op : Programs(1).set.program("step").ops) {
+  const Programs whole(1);
+  for (const Op& op : whole.set.program("step").ops) {
     CHECK((op.kind != OpKind::exchange || op.accesses.size() == 1));
   }
 }
