@@ -36,7 +36,7 @@ class ExpertBank {
   };
   Gradients gradients_in(BumpAllocator& layout, const Shape& shape, const RoutingShape& routed) const;
 
-  // What calls share: the slots of these experts.
+  // Calls share these slots and this scratch of products.
   struct Rows {
     RoutingShape routed;
     Slots slots;

@@ -138,8 +138,8 @@ void SharedExpertMlp::combine(const Call& call, const Forward& forward, void* to
   if (spread_) add_residual(call.shape.type, to, call.port(combined_port()), {}, 0, to, call.shape.rows() * hidden_);
 }
 
-// Like in backward_bytes of the parts `hidden` and `projection`, of which a spread layer has those of the dense part
-// in `route`.
+// The dense part's bytes of `hidden` and `projection` lie in the same parts as the experts'; a spread layer has them in
+// `route`.
 uint64_t SharedExpertMlp::backward_bytes(const Shape& shape, MlpPart part, Half half) const {
   const auto of = [&](MlpPart wanted) { return dense_->backward_bytes(shape, wanted, half); };
   const uint64_t experts = routed_->backward_bytes(shape, part, half);

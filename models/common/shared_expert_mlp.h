@@ -1,7 +1,7 @@
 // Experts that a router picks from, and beside them shared ones, with which every row is computed, without a gate (Dai
 // et al., "DeepSeekMoE", 2024). Those are one dense MLP as wide as all of them together; its output is added.
 //
-// Where experts are spread over ranks, each of these computes the dense part of its own rows in the part `route`. Two
+// A rank computes the dense part of its own rows in the part `route` where experts are spread over ranks. Two
 // ports that stay with the rank carry its output to `combine`, and the gradient of that back.
 #pragma once
 #include <memory>
@@ -13,8 +13,8 @@ namespace zrt::models {
 
 class SharedExpertMlp final : public Mlp {
  public:
-  // Of `routed`, expand() leaves `space` as it is. The first products of `dense` are joined: they add to the gradient
-  // of the input that `routed` writes.
+  // expand() of `routed` must leave `space` as it is. The first products of `dense` are joined: they add to the
+  // gradient of the input that `routed` writes.
   SharedExpertMlp(int64_t hidden, std::unique_ptr<const Mlp> routed, std::unique_ptr<const Mlp> dense)
       : hidden_(hidden), routed_(std::move(routed)), dense_(std::move(dense)), spread_(!routed_->ports().empty()) {}
 
@@ -42,10 +42,10 @@ class SharedExpertMlp final : public Mlp {
   void backward_route(const Call& call, const Backward& backward, const void* normed, void* d_normed) const override;
 
  private:
-  // What the dense part has of each buffer lies behind what the experts have.
+  // The dense part's bytes lie behind the experts' in each buffer.
   Forward of_dense(const Call& call, const Forward& forward) const;
   Backward of_dense(const Call& call, const Backward& backward) const;
-  // In a spread layer the numbers of the two ports.
+  // A spread layer has the two ports under these numbers.
   size_t routed_port() const { return first_mlp_port + routed_->ports().size(); }
   size_t combined_port() const { return routed_port() + 1; }
   void hand_on(const Call& call, void* to, const void* from) const;  // all rows

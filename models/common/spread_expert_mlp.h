@@ -42,7 +42,7 @@ class SpreadExpertMlp final : public Mlp {
 
  private:
   enum Port : size_t { picked = first_mlp_port, gates, sent, behind };
-  // Without a capacity ranks are also told, and in both directions, which rows of a message are used.
+  // Ranks tell each other in both directions which rows of a message are used, where there is no capacity.
   bool dropless() const { return experts_.capacity_factor == 0; }
   size_t taken() const { return behind; }
   size_t made() const { return dropless() ? behind + 1 : behind; }

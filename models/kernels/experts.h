@@ -26,8 +26,8 @@ struct RoutingShape {
   int64_t chosen = 1;       // experts that a group picks
   int64_t capacity = 0;     // choices that an expert takes; 0: all, one expert's slots behind the other's
   bool normalised = false;  // gates are the softmax of the chosen logits of a group alone, else of all
-  // With room, slots are a message to `ranks` ranks that have as many experts each: a block of so many slots for each
-  // rank, in which those of its experts follow one another, without a grain.
+  // Slots with room are a message to `ranks` ranks that have as many experts each: a rank gets a block of so many
+  // slots, in which those of its experts follow one another, without a grain.
   int64_t ranks = 1, room = 0;
 
   int64_t choices() const { return groups * chosen; }

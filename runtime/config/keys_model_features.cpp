@@ -8,7 +8,7 @@ constexpr const char* own_model = "a model of zrt's knows its own router and exp
 constexpr const char* own_products = "products of experts are zrt's own";
 constexpr const char* plain_gates = "gates are the router's probabilities, not scaled";
 constexpr const char* no_groups = "the router picks among all experts of a prototype (model.experts.prototypes)";
-constexpr const char* no_shared = "no expert is one that all tokens pass through";
+constexpr const char* own_shared = "model.experts.shared says how many experts all tokens pass through";
 
 constexpr Key expert_parallel_keys[] = {
     {"enabled", t_bool, "false", Handling::refused, "parallel.expert, a key of zrt's own, divides experts among ranks"},
@@ -38,9 +38,9 @@ constexpr Key expert_parallel_keys[] = {
     {"expert_w3", t_text | t_null, nullptr, Handling::inert, own_model, "[null]"},
     {"num_experts_attr", t_text | t_null, "null", Handling::inert, own_model},
     {"top_k_attr", t_text | t_null, "null", Handling::inert, own_model},
-    {"has_shared_experts", t_bool | t_null, "null", Handling::refused, no_shared, "[false]"},
-    {"shared_experts_pattern", t_text | t_null, "null", Handling::inert, no_shared},
-    {"shared_experts_gate_pattern", t_text | t_null, "null", Handling::inert, no_shared},
+    {"has_shared_experts", t_bool | t_null, "null", Handling::refused, own_shared, "[false]"},
+    {"shared_experts_pattern", t_text | t_null, "null", Handling::inert, own_shared},
+    {"shared_experts_gate_pattern", t_text | t_null, "null", Handling::inert, own_shared},
 };
 
 constexpr const char* other_mode = "it is of the modes \"variable\" and \"bigbird\", which are not supported";

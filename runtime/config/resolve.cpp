@@ -32,8 +32,8 @@ Switch switch_of(const json& value) {
   return result;
 }
 
-// Of a section's keys: no warning about them is needed; they are part of what is switched off; DeepSpeed does not read
-// them either, since the section's gate is closed and nothing in it is switched on.
+// Says how a section's keys are told of. `quiet`: they need no warning. `off`: they are part of what is switched off.
+// `unread`: DeepSpeed does not read them either, since the section's gate is closed and nothing in it is switched on.
 struct Told {
   bool quiet, off, unread;
 };

@@ -16,7 +16,7 @@ Parts facts(const RunData& run);
 // Over steps: loss, held-out loss, throughput, learning rate, gradient norm, loss scale, time and what of it is
 // exposed.
 Parts step_charts(const RunData& run);
-// What came to each expert, by layer; nothing of models without experts.
+// Shows what came to each expert, by layer; empty for models without experts.
 Parts experts_part(const RunData& run);
 // Planned and measured per rank and tier, by category.
 Parts memory_part(const RunData& run);

@@ -37,7 +37,7 @@ struct ExpertReference {
 
  private:
   std::string shared_name(const char* matrix) const { return prefix + "shared_experts." + matrix + ".weight"; }
-  // What the nonlinearity makes of its inputs, and gradients of these.
+  // Returns what the nonlinearity makes of its inputs.
   double activation(double first, double second) const;
   void add_shared(Vec& y);
   void add_shared_gradients(const Vec& dy, Vec& dx, Tensors& g) const;

@@ -1,4 +1,5 @@
-// What came to each expert of each layer in a step, over all microbatches and ranks; a line of expert_loads.jsonl.
+// The loads of a step: what came to each expert of each layer, over all microbatches and ranks. They make a line of
+// expert_loads.jsonl.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,7 +18,7 @@ struct LayerLoads {
 
 bool has_experts(const Session& session);
 
-// Of the step just taken, in every process, with layers in ascending order. Each set of ranks that share blocks counts
+// Returns the loads of the step just taken, in every process, with layers in ascending order. Each set of ranks that share blocks counts
 // once, as they route alike. Collective over processes.
 std::vector<LayerLoads> read_expert_loads(Session& session);
 

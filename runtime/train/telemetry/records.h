@@ -1,4 +1,4 @@
-// What a run writes about itself step by step: metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, TensorBoard event
+// A run writes these records of itself step by step: metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, TensorBoard event
 // files and CSV files.
 #pragma once
 #include <filesystem>

@@ -191,7 +191,7 @@ TEST_CASE("every refused key refuses another value, and every inert key warns of
       if (key.handling == Handling::refused) {
         const bool gated = section.gate != nullptr && std::string(section.gate) != key.name;
         if (gated) {
-          // Behind a closed gate it asks for nothing.
+          // It asks for nothing behind a closed gate.
           CHECK(load().warnings.empty());
           node_at(text, path)[section.gate] = true;
           ++behind_gates;
@@ -228,7 +228,7 @@ TEST_CASE("a file that divides experts as DeepSpeed does is told zrt's keys, and
   CHECK(two.find("preset_model") == std::string::npos);
   CHECK(has(error({{"enabled", true}, {"top_k", 1}}),
             "expert_parallel.top_k = 1 (ds.json:1) is refused: model.experts.top_k"));
-  // What zrt computes with is no cause, nor anything behind a closed gate.
+  // Values that zrt computes with are no cause to refuse, nor is anything behind a closed gate.
   const std::string plain = error({{"enabled", true},
                                    {"score_func", "softmax"},
                                    {"score_apply", "post"},

@@ -13,55 +13,14 @@
 #include "runtime/report/curve_line.h"
 #include "runtime/report/decimate.h"
 #include "runtime/report/draw/page.h"
-#include "runtime/report/expert_loads.h"
 #include "runtime/report/run_data.h"
-#include "runtime/report/trace_data.h"
-#include "temporary_folder.h"
+#include "tests/runtime/report/run_files.h"
 
 namespace zrt::report_test {
 
 using namespace zrt;
 using namespace zrt::runtime::report;
-
-namespace {
-
-struct Run : testing::TemporaryFolder {
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path / name) << text; }
-  std::string page() const { return report_page(path); }
-};
-
-std::string step_line(int64_t step, const std::string& loss) {
-  return R"({"step":)" + std::to_string(step) + R"(,"loss":)" + loss +
-         R"(,"grad_norm":1.5,"lr":0.001,"loss_scale":1,"tokens":64,"step_seconds":0.5,"tokens_per_second":128,)"
-         R"("exposed_comm_seconds":0.125,"exposed_io_seconds":0})"
-         "\n";
-}
-
-std::string steps(int64_t first, int64_t last) {
-  std::string text;
-  for (int64_t s = first; s <= last; ++s) text += step_line(s, std::to_string(4 / std::sqrt(static_cast<double>(s))));
-  return text;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
-  return n;
-}
-
-const std::string trace_head = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-std::string slice(int pid, int tid, const std::string& name, const std::string& cat, double ts, double dur) {
-  return R"({"pid":)" + std::to_string(pid) + R"(,"name":")" + name + R"(","cat":")" + cat + R"(","ph":"X","tid":)" +
-         std::to_string(tid) + R"(,"ts":)" + std::to_string(ts) + R"(,"dur":)" + std::to_string(dur) +
-         R"(,"args":{"step":7,"bytes":2048,"block":"h.<0>"}},)"
-         "\n";
-}
-
-}  // namespace
+using namespace zrt::run_files;
 
 TEST_CASE("A folder that is no run is refused by name") {
   const Run run;
@@ -196,49 +155,6 @@ TEST_CASE("Damaged lines are left out and counted, and the line being written is
   run.write("trace.json",
             trace_head + "{\"pid\":1e300,\"ph\":\"X\",\"cat\":\"program\",\"name\":\"step\",\"args\":[]},\n]}");
   CHECK(has(run.page(), "</html>"));
-}
-
-TEST_CASE("Loads of experts over the last logged steps are a map of layers by experts, a table and a line") {
-  const Run run;
-  run.write("metrics.jsonl", steps(1, 9));
-  CHECK_FALSE(has(run.page(), "Load of each expert"));
-  CHECK(loads_line(read_run(run.path)).empty());
-  const auto line = [](int64_t step, const std::string& picked, const std::string& dropped) {
-    return R"({"step":)" + std::to_string(step) + R"(,"layers":[1,3],"picked":)" + picked + R"(,"dropped":)" + dropped +
-           "}\n";
-  };
-  // Steps of other experts and of other layers; one that counts; two that are no loads; and one that was done twice, of
-  // which the last counts.
-  run.write("expert_loads.jsonl",
-            line(2, "[[9,9,9],[9,9,9]]", "[[0,0,0],[0,0,0]]") +
-                R"({"step":3,"layers":[0,3],"picked":[[1,1,1,1],[1,1,1,1]],)" + R"("dropped":[[0,0,0,0],[0,0,0,0]]})" +
-                "\n" + line(4, "[[5,5,0,10],[5,5,5,5]]", "[[1,0,0,0],[0,0,0,0]]") +
-                line(5, "[[5,5,0,-10],[5,5,5,5]]", "[[0,0,0,0],[0,0,0,0]]") + line(5, "[[5,5,0,10]]", "[[0,0,0,0]]") +
-                line(6, "[[1,1,1,1],[1,1,1,1]]", "[[0,0,0,0],[0,0,0,0]]") +
-                line(6, "[[5,5,2,8],[0,0,20,0]]", "[[0,0,0,3],[0,0,15,0]]"));
-  const ExpertLoads loads = sum_loads(read_run(run.path));
-  CHECK(loads.first == 4);
-  CHECK(loads.last == 6);
-  CHECK(loads.steps == 2);
-  REQUIRE(loads.layers.size() == 2);
-  CHECK(loads.layers[0].layer == 1);
-  CHECK(loads.layers[1].layer == 3);
-  CHECK(loads.layers[0].shares == std::vector<double>{1, 1, 0.2, 1.8});
-  CHECK(loads.layers[1].shares == std::vector<double>{0.5, 0.5, 2.5, 0.5});
-  CHECK(loads.layers[0].dropped == 0.1);
-  CHECK(loads.layers[1].dropped == 0.375);
-  CHECK(sum_loads(read_run(run.path), 1).first == 6);
-  const std::string page = run.page();
-  CHECK(has(page, "<h2>Load of each expert (1: even) in 2 logged steps, 4 to 6</h2>"));
-  CHECK(count(page, "<svg class=\"heat\"") == 1);
-  CHECK(count(page, "</title></rect>") == 8);
-  CHECK(has(page, "fill=\"#f7f7f7\"><title>layer 1, expert 0: 1</title>"));
-  CHECK(has(page, "fill=\"#b2182b\"><title>layer 3, expert 2: 2.5</title>"));
-  CHECK(has(page, "0.2 (expert 2)"));
-  CHECK(has(page, "1.8 (expert 3)"));
-  CHECK(has(page, "37.5 %"));
-  CHECK(loads_line(read_run(run.path)) ==
-        "experts over steps 4 to 6: between 0.2 (layer 1, expert 2) and 2.5 (layer 3, expert 2) of an even load");
 }
 
 TEST_CASE("Whatever bytes change in its files, a run's page is made") {
@@ -400,99 +316,6 @@ TEST_CASE("Fewer points keep the smallest and largest value of every stretch") {
   const Points same = decimate(points, 1000);
   CHECK(same.y[0] == points.y[0]);
   CHECK(same.labels == std::vector<std::string>(1000));
-}
-
-TEST_CASE("The last step of a trace is shown, of each rank, from its own start") {
-  const Run run;
-  run.write("metrics.jsonl", steps(1, 7));
-  const std::string counter =
-      R"({"pid":1,"name":"device memory","ph":"C","tid":0,"ts":60.0,"args":{"weights":4096,"activations":512}},)"
-      "\n";
-  const std::string text = trace_head +
-                           R"({"pid":1,"name":"thread_name","ph":"M","tid":1,"args":{"name":"compute"}},)"
-                           "\n" +
-                           slice(1, 0, "step", "program", 10, 30) + slice(1, 1, "old op", "forward", 10, 30) +
-                           slice(1, 0, "step", "program", 50, 40) + slice(1, 1, "new op", "forward", 50, 20) +
-                           slice(1, 1, "last op", "backward", 75, 15) + counter +
-                           slice(1, 0, "eval", "program", 95, 9) + slice(1, 1, "eval op", "evaluate", 95, 9);
-  run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})"
-                                 "\n]}\n");
-  std::vector<std::string> notes;
-  const auto ranks = read_trace(run.path / "trace.json", notes);
-  CHECK(notes.empty());
-  REQUIRE(ranks.size() == 2);
-  CHECK(ranks[0].ops.empty());
-  REQUIRE(ranks[1].ops.size() == 2);
-  CHECK(ranks[1].step == 7);
-  CHECK(ranks[1].lanes.at(1) == "compute");
-  CHECK(ranks[1].ops[0].name == "new op");
-  CHECK(ranks[1].ops[0].start_seconds == Approx(0).margin(1e-12));
-  CHECK(ranks[1].ops[1].end_seconds == Approx(40e-6));
-  CHECK(ranks[1].ops[0].details == "block h.<0>, 2.00 KiB");
-  CHECK(ranks[1].memory.at("device").at(0).bytes.at("activations") == 512);
-  const std::string page = run.page();
-  CHECK(has(page, "<h2>Step 7: what each lane of each rank did"));
-  CHECK(has(page, "rank 1 compute"));
-  CHECK(has(page, "new op\nblock h.&lt;0&gt;"));
-  CHECK(has(page, "Live device memory of rank 1 over this step"));
-  CHECK_FALSE(has(page, "eval op"));
-  // Cut anywhere, it shows what is whole.
-  run.write("trace.json", text.substr(0, text.size() - 300));
-  CHECK(has(run.page(), "trace.json is damaged from line"));
-  CHECK(has(run.page(), "new op"));
-  run.write("trace.json", trace_head);
-  CHECK(has(run.page(), "trace.json ends too early."));
-}
-
-TEST_CASE("A step lasts until its last rank ends, and for what of it a rank does not compute it is idle") {
-  // Each rank computes for a second, once the one before has, and then receives for so many seconds.
-  const auto page = [](const std::vector<double>& receipts) {
-    const Run run;
-    run.write("metrics.jsonl", steps(1, 7));
-    std::string text = trace_head;
-    for (size_t r = 0; r < receipts.size(); ++r) {
-      const int rank = static_cast<int>(r);
-      const double begin = 1e6 * rank, end = begin + 1e6 * (1 + receipts[r]);
-      for (const auto& [lane, name] : {std::pair{1, "compute"}, {2, "comm:pp"}}) {
-        text += R"({"pid":)" + std::to_string(rank) + R"(,"name":"thread_name","ph":"M","tid":)" +
-                std::to_string(lane) + R"(,"args":{"name":")" + name + "\"}},\n";
-      }
-      text += slice(rank, 0, "step", "program", 0, end) + slice(rank, 1, "op", "forward", begin, 1e6) +
-              slice(rank, 2, "receipt", "receive", begin + 1e6, end - begin - 1e6);
-    }
-    run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})" + "\n]}\n");
-    return run.page();
-  };
-  const auto table = [](const std::string& idle) {
-    return zrt::runtime::draw::table({"rank", "computes", "idle"}, {{"0", "1 s", idle}, {"1", "1 s", idle}});
-  };
-  // The second rank ends last, the first does, both end at once.
-  for (const auto& [receipts, seconds, idle] : std::vector<std::tuple<std::vector<double>, std::string, std::string>>{
-           {{0.5, 3}, "5", "80.0 %"}, {{3, 0.5}, "4", "75.0 %"}, {{1.5, 0.5}, "2.5", "60.0 %"}}) {
-    const std::string shown = page(receipts);
-    CAPTURE(seconds, idle);
-    CHECK(has(shown, table(idle)));
-    const size_t lanes = shown.find("<h2>Step 7: what each lane of each rank did");
-    REQUIRE(lanes != std::string::npos);
-    CHECK(has(shown.substr(lanes, shown.find("<rect", lanes) - lanes), " data-to=\"" + seconds + "\""));
-  }
-}
-
-TEST_CASE("A trace of very many ops makes a small page") {
-  const Run run;
-  run.write("metrics.jsonl", steps(1, 2));
-  std::string text = trace_head + slice(0, 0, "step", "program", 0, 100000);
-  for (int i = 0; i < 50000; ++i) text += slice(0, 1, "op", "forward", 2 * i, 1.5);
-  for (int i = 0; i < 50000; ++i) {
-    text += R"({"pid":0,"name":"device memory","ph":"C","tid":0,"ts":)" + std::to_string(2 * i) +
-            R"(,"args":{"weights":100,"activations":)" + std::to_string(i == 31313 ? 987654321 : i % 7) + "}},\n";
-  }
-  run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})"
-                                 "\n]}\n");
-  const std::string page = run.page();
-  CHECK(page.size() < 1500000);
-  CHECK(has(page, " ops, the last of them op"));
-  CHECK(has(page, "987654321"));  // the peak is not lost
 }
 
 }  // namespace zrt::report_test
