@@ -18,8 +18,8 @@ struct LayerLoads {
 
 bool has_experts(const Session& session);
 
-// Returns the loads of the step just taken, in every process, with layers in ascending order. Each set of ranks that share blocks counts
-// once, as they route alike. Collective over processes.
+// Returns the loads of the step just taken, in every process, with layers in ascending order. Each set of ranks that
+// share blocks counts once, as they route alike. Collective over processes.
 std::vector<LayerLoads> read_expert_loads(Session& session);
 
 std::string to_json_line(int64_t step, const std::vector<LayerLoads>& loads);

@@ -1,5 +1,5 @@
-// A run writes these records of itself step by step: metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, TensorBoard event
-// files and CSV files.
+// A run writes these records of itself step by step: metrics.jsonl, evaluations.jsonl, expert_loads.jsonl, TensorBoard
+// event files and CSV files.
 #pragma once
 #include <filesystem>
 #include <memory>
