@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 python3 tools/check_docs.py
 [ "${1:-}" = "--static" ] && exit
 # What an earlier check left would be gone on with, or refused.
-rm -rf runs/two runs/processes runs/pseudo runs/real runs/staged runs/shared runs/rows runs/watched runs/imported runs/started runs/docs runs/bert runs/megatron_bert
+rm -rf runs/two runs/processes runs/pseudo runs/real runs/staged runs/shared runs/rows runs/watched runs/imported runs/started runs/docs runs/bert runs/megatron_bert runs/experts
 times=$(mktemp) script=$(mktemp)
 trap 'rm -f "$times" "$script"' EXIT
 python3 tools/check_docs.py --commands >"$script"

@@ -11,10 +11,11 @@ tools/bench/pseudo_to_real.py show RESULTS [--ratio R] [--svg FILE]
 """
 import argparse
 import json
-import pathlib
 import statistics
-import subprocess
 import tempfile
+
+import runs
+from runs import lines
 
 COMMON = ("model.layers=8 model.hidden=128 model.heads=4 model.sequence=128 model.vocab=257 bf16.enabled=true "
           "train_batch_size=16 train_micro_batch_size_per_gpu=16 optimizer.type=AdamW optimizer.params.lr=0.002 "
@@ -25,19 +26,7 @@ WAYS = ["copy", "reset", "rescale"]
 
 def train(options, folder, sets):
     """Trains with these keys; its folder."""
-    config, out = pathlib.Path(folder) / "empty.json", pathlib.Path(tempfile.mkdtemp(dir=folder)) / "run"
-    config.write_text("{}")
-    command = [options.zrt, "train", str(config), "--ranks", "1", "--out", str(out)]
-    for text in COMMON + sets:
-        command += ["--set", text]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(done.stderr)
-    return out
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return runs.train(options.zrt, folder, 1, COMMON + sets)
 
 
 def run(options, share, how, seed):
@@ -84,13 +73,13 @@ def time_steps(options):
 def mean_curves(options):
     """By share and way: the mean held-out loss by step, the mean of the ends, and the ends by seed."""
     found = {}
-    for each in lines(pathlib.Path(options.results)):
+    for each in lines(options.results):
         found.setdefault((each["share"], each["how"] if 0 < each["share"] < 100 else "none"), []).append(each)
     means = {}
-    for key, runs in sorted(found.items()):
-        steps = [step for step, _ in runs[0]["curve"]]
-        losses = [statistics.mean(r["curve"][i][1] for r in runs) for i in range(len(steps))]
-        means[key] = (list(zip([0] + steps, [None] + losses))[1:], [r["final"] for r in runs])
+    for key, same in sorted(found.items()):
+        steps = [step for step, _ in same[0]["curve"]]
+        losses = [statistics.mean(r["curve"][i][1] for r in same) for i in range(len(steps))]
+        means[key] = (list(zip(steps, losses)), [r["final"] for r in same])
     return means
 
 
@@ -131,22 +120,8 @@ def draw(means, path):
              (25, "rescale"): ("25 %, rescale", "#c33"), (50, "rescale"): ("50 %, rescale", "#2a7"),
              (75, "rescale"): ("75 %, rescale", "#25c"), (50, "copy"): ("50 %, copy", "#b80"),
              (50, "reset"): ("50 %, reset", "#83b")}
-    least, most, last = 1.8, 2.4, means[(0, "none")][0][-1][0]
-    x = lambda step: 64 + 600 * step / last
-    y = lambda loss: 372 - 330 * (loss - least) / (most - least)
-    text = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 420" width="860" height="420" '
-            'font-family="sans-serif" font-size="12">', '<rect width="860" height="420" fill="white"/>',
-            '<text x="64" y="24" font-size="15">held-out loss (nats per byte) over steps, mean of three seeds</text>']
-    for i in range(7):
-        at = least + i * (most - least) / 6
-        text.append(f'<path d="M64,{y(at):.1f}H664" stroke="#ddd"/><text x="56" y="{y(at) + 4:.1f}" text-anchor="end">{at:.1f}</text>')
-    for step in range(0, last + 1, last // 4):
-        text.append(f'<text x="{x(step):.1f}" y="392" text-anchor="middle">{step}</text>')
-    for i, (key, (name, color)) in enumerate(shown.items()):
-        points = [(x(step), y(loss)) for step, loss in means[key][0] if loss <= most]
-        text.append(f'<path d="M{" L".join(f"{a:.1f},{b:.1f}" for a, b in points)}" fill="none" stroke="{color}" stroke-width="2"/>')
-        text.append(f'<path d="M680,{60 + 24 * i}h24" stroke="{color}" stroke-width="2"/><text x="710" y="{64 + 24 * i}">{name}</text>')
-    pathlib.Path(path).write_text("\n".join(text + ["</svg>", ""]), encoding="utf-8")
+    curves = [(name, color, means[key][0]) for key, (name, color) in shown.items()]
+    runs.draw_losses(path, "held-out loss (nats per byte) over steps, mean of three seeds", curves, 1.8, 2.4)
 
 
 def main():

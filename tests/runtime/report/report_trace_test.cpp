@@ -1,5 +1,6 @@
 // A run's page shows the last step of its trace.
 #include "catch.h"
+#include "runtime/report/draw/page.h"
 #include "runtime/report/run_data.h"
 #include "runtime/report/trace_data.h"
 #include "tests/runtime/report/run_files.h"
