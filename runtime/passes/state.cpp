@@ -7,7 +7,15 @@
 namespace zrt::runtime {
 namespace {
 using core::Category;
+
+Life life_of_gradients(const Layout& layout) {
+  if (layout.late_updates()) return Life::carried;  // updates of the next step read what this one leaves
+  // A unit's only gradient of the step goes into its update, behind which its bytes hold another unit's.
+  if (layout.early_updates() && layout.microbatches == 1) return Life::transient;
+  return Life::reserved;
 }
+
+}  // namespace
 
 StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   StateBuffers state;
@@ -26,9 +34,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
     };
     state.weight[u] = add("weight", Category::weights, Life::carried, unit.held.weights, layout.compute);
     if (!training || !unit.trained) continue;
-    // Updates of the next step read what this one leaves there.
-    const Life until = layout.late_updates() ? Life::carried : Life::reserved;
-    state.grad[u] = add("grad", Category::grads, until, unit.held.grads, layout.grad);
+    state.grad[u] = add("grad", Category::grads, life_of_gradients(layout), unit.held.grads, layout.grad);
     if (layout.has_master(unit)) {
       state.master[u] = add("master", Category::master, Life::carried, unit.held.states, core::DType::f32);
     }

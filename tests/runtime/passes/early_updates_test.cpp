@@ -83,6 +83,35 @@ TEST_CASE("a unit is updated behind the backward that follows its own, and one t
   }
 }
 
+TEST_CASE("a step of one microbatch keeps no gradient behind its update, wherever gradients lie") {
+  const models::Model model = make_toy(8, 16, 17, 5, false, false);
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      Setting s = early();
+      s.ranks = 2, s.stage = stage, s.steps = 3, s.unit_elements = 1, s.bucket = 1;
+      s.placement = all_in(tier, tier);
+      const auto kept = [&](uint32_t accumulation) {
+        s.accumulation = s.reduce_every = accumulation;
+        const runtime::Compiled compiled = runtime::compile(make_layout(model, s), {"init", "step", "export"});
+        const auto& states = compiled.plan.tiers[static_cast<size_t>(tier)].model_states;
+        return states[static_cast<size_t>(core::Category::grads)];
+      };
+      CAPTURE(stage, static_cast<int>(tier));
+      CHECK(kept(1) == 0);
+      if (stage < 2) CHECK(kept(2) > 0);
+      s.accumulation = s.reduce_every = 1;
+      const Outcome ready = run(model, s);
+      s.early_updates = false;
+      const Outcome waiting = run(model, s);
+      CHECK(ready.state == waiting.state);
+      CHECK(ready.measured == ready.planned);
+      CHECK(ready.measured_behind == ready.planned_behind);
+      const auto peak = [&](const Outcome& o) { return tier == Tier::device ? o.planned[0] : o.planned_behind[0]; };
+      CHECK(peak(ready) < peak(waiting));
+    }
+  }
+}
+
 TEST_CASE("a gradient that is not finite ends the run: weights had been updated, and nothing goes on from them") {
   for (int stage = 0; stage < 4; ++stage) {
     uint32_t step = 0;
