@@ -61,6 +61,7 @@ struct ZeroConfig {
   int hpz_partition_size = 1;  // ranks of a group that keeps what a forward gathered until the backward; 1: none
   int mics_shard_size = 0;     // ranks that share one set of states; 0: all
   bool overlap_comm = false;
+  bool open_overlap = false;  // nobody says: the plan decides (Layout::open_overlap)
 };
 
 struct PrecisionConfig {

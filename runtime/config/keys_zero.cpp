@@ -23,7 +23,8 @@ constexpr Key zero_keys[] = {
     key("allgather_bucket_size", t_int | t_natural, "500000000", Effect::cost,
         "Elements of updated weights that one gather takes, at stage 1 and 2."),
     key("overlap_comm", t_bool | t_null, "null", Effect::cost,
-        "Whether transfers run beside computation; null: at stage 3 they do."),
+        "Whether transfers run beside computation; null: at stage 3 they do, and in a pipeline where all of its stages "
+        "have the memory."),
     {"load_from_fp32_weights", t_bool, "true", Handling::refused, "fp32 weights are the only source of a restore"},
     {"elastic_checkpoint", t_bool, "false", Handling::inert, "a checkpoint resumes on any number of ranks anyway"},
     {.name = "offload_param",
@@ -203,10 +204,11 @@ ZeroConfig build_zero(Values& values) {
   if (!values.given(threshold)) values.infer(threshold, 0);
   zero.param_persistence_threshold = values.integer(threshold);
   zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold");
-  if (values.is_null("zero_optimization.overlap_comm")) {
-    values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
-  }
-  zero.overlap_comm = values.flag("zero_optimization.overlap_comm");
+  const std::string overlap = "zero_optimization.overlap_comm";
+  const bool always = optimizer::zero_strategy(zero.stage).overlap_by_default();
+  zero.open_overlap = values.is_null(overlap) && !always && values.integer("parallel.pipeline") > 1;
+  if (values.is_null(overlap) && !zero.open_overlap) values.infer(overlap, always);
+  zero.overlap_comm = !zero.open_overlap && values.flag(overlap);
   return zero;
 }
 

@@ -180,7 +180,6 @@ class ZeroPass {
   // gradients are resident, not at all where they are transient.
   void reduce_finished(const Op& op, size_t number) {
     const uint32_t window = this->window(op);
-    const bool last = window + 1 == layout_.windows();
     for (uint32_t u : trained(op)) {
       if (ends_.at({window, u}).last != number) continue;
       pending_.push_back(u);
@@ -189,9 +188,19 @@ class ZeroPass {
     // A gradient that is resident elsewhere would stay on the device until its bucket is full.
     const bool leaves = std::any_of(pending_.begin(), pending_.end(),
                                     [&](uint32_t u) { return layout_.placement.tiers(u).grad != Tier::device; });
+    if (waits_for_stages() && !leaves) return;
     const bool flush = !layout_.reduces_in_place() || leaves || last_backward_.at(window) == number ||
                        pending_elements_ >= layout_.reduce_bucket;
-    if (!flush || pending_.empty()) return;
+    if (flush) reduce_pending(window);
+  }
+
+  // A stage whose lanes take turns sends its last gradient first: the stage before it would wait for sums, too.
+  bool waits_for_stages() const {
+    return layout_.stage.pipelined() && !layout_.overlap && layout_.reduces_in_place() && !timing_->measures_at_once();
+  }
+
+  void reduce_pending(uint32_t window) {
+    const bool last = window + 1 == layout_.windows();
     for (const auto& bucket : buckets(layout_, pending_, layout_.reduce_bucket)) {
       Collectives::Reduce reduce{bucket, {}, {}, {}, window > 0, last};
       for (uint32_t u : bucket) {
@@ -277,6 +286,7 @@ class ZeroPass {
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
     current_ = &segment;
+    reduce_pending(layout_.windows() - 1);
     // All stages add up in one order, whatever their own blocks were.
     std::sort(copied_.begin(), copied_.end(), [&](uint32_t a, uint32_t b) {
       return layout_.units.units[a].params.front().number < layout_.units.units[b].params.front().number;

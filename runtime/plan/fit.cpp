@@ -94,13 +94,7 @@ void settle_gathered_for(Layout& layout, const std::vector<std::string>& phases,
   }
 }
 
-}  // namespace
-
-Cluster machine_of(const Config& config) {
-  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
-}
-
-Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request) {
+Fitted settle(const Config& config, std::vector<Layout> layouts, FitRequest request) {
   Fitted result{{}, std::move(request.phases)};
   for (Layout& layout : layouts) {
     const auto distance = layout.prefetch;
@@ -140,6 +134,31 @@ Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request
     verify_collectives(sets, firsts);
   }
   return result;
+}
+
+// Says whether lanes of all stages may run beside each other: they have the memory, and nothing moves to make room.
+bool has_room(const Fitted& fitted, const FitRequest& request) {
+  return std::all_of(fitted.stages.begin(), fitted.stages.end(), [&](const Compiled& stage) {
+    const bool makes_room = stage.layout.open_placement && stage.layout.placement.moves();
+    const TierBytes peaks = peak_bytes(stage.plan);
+    return !makes_room && request.limits.hold(peaks) && request.distance_limits.hold(peaks);
+  });
+}
+
+}  // namespace
+
+Cluster machine_of(const Config& config) {
+  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+}
+
+Fitted fit(const Config& config, const std::vector<Layout>& layouts, const FitRequest& request) {
+  if (layouts.front().open_overlap) {
+    std::vector<Layout> beside = layouts;
+    for (Layout& layout : beside) layout.overlap = true;
+    Fitted fitted = settle(config, std::move(beside), request);
+    if (has_room(fitted, request)) return fitted;
+  }
+  return settle(config, layouts, request);
 }
 
 }  // namespace zrt::runtime

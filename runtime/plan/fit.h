@@ -1,5 +1,6 @@
-// The one search for a setting of a run that fits its memory: placement, recomputation, order of microbatches, prefetch
-// distance, of each stage of a pipeline for itself. Results are the same bits for every outcome.
+// The one search for a setting of a run that fits its memory: overlap, of all stages of a pipeline alike, and
+// placement, recomputation, order of microbatches, prefetch distance, of each stage for itself. Results are the same
+// bits for every outcome.
 #pragma once
 #include <functional>
 #include <string>
@@ -33,6 +34,6 @@ struct Fitted {
 
 // Settles what a configuration leaves open in the layouts of all stages and compiles them. Where nothing fits, what
 // needs the least memory.
-Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request);
+Fitted fit(const Config& config, const std::vector<Layout>& layouts, const FitRequest& request);
 
 }  // namespace zrt::runtime

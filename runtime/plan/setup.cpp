@@ -173,6 +173,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.reduce_bucket = config.zero.reduce_bucket_size;
   layout.gather_bucket = config.zero.allgather_bucket_size;
   layout.overlap = config.zero.overlap_comm;
+  layout.open_overlap = config.zero.open_overlap;
   layout.prefetch = config.zero.prefetch_bucket_size;
   layout.max_live = config.zero.max_live_parameters;
   // Nothing lies between the last forward and the first backward, so the distance is what stays gathered meanwhile.

@@ -16,6 +16,7 @@ struct Decisions {
   std::optional<int64_t> prefetch;
   GatheredFor gathered_for = GatheredFor::use;          // in a pipeline
   bool open_gathered_for = false;                       // a budget may keep them longer
+  bool open_overlap = false;                            // lanes may run beside each other: RunSettings::overlap
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
   bool open_activations = true;                         // … where activations are resident, too
 };

@@ -96,4 +96,55 @@ TEST_CASE("a stage keeps gathered weights as long as its device has room, withou
   CHECK(least->plan.layout().gathered_for == GatheredFor::use);
 }
 
+TEST_CASE("lanes of a pipeline run beside each other where all of its stages have the memory, else they take turns") {
+  const std::vector<std::string> sets{"parallel.pipeline=2", "train_micro_batch_size_per_gpu=1",
+                                      "zero_optimization.stage=2"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = sets;
+    all.insert(all.end(), more.begin(), more.end());
+    return planned(all, 4);
+  };
+  const auto most = [](const Planned& p) {
+    uint64_t peak = 0;
+    for (const StagePlan& stage : p.plan.stages) peak = std::max(peak, stage.compiled.plan.device().peak_bytes);
+    return peak;
+  };
+  const auto beside = with({"zero_optimization.overlap_comm=true"}),
+             turns = with({"zero_optimization.overlap_comm=false"});
+  REQUIRE(most(*beside) > most(*turns));
+  const auto budget = [](uint64_t bytes) { return fmt::format("memory.device_budget_bytes={}", bytes); };
+  const auto free = with({}), enough = with({budget(most(*beside))}), short_of = with({budget(most(*beside) - 1)});
+  for (const auto* p : {&free, &enough}) {
+    CHECK((*p)->plan.fits);
+    CHECK(most(**p) == most(*beside));
+    for (const StagePlan& stage : (*p)->plan.stages) CHECK(stage.compiled.layout.overlap);
+  }
+  CHECK(short_of->plan.fits);
+  CHECK(most(*short_of) == most(*turns));
+  for (const StagePlan& stage : short_of->plan.stages) CHECK(!stage.compiled.layout.overlap);
+  CHECK(!planned({}, 4)->plan.layout().overlap);
+}
+
+TEST_CASE("a stage whose lanes take turns hands its last gradient on before it reduces its own") {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
+    for (const int stage : {0, 1}) {
+      CAPTURE(schedule, stage);
+      const auto p =
+          planned({std::string("parallel.schedule=") + schedule, "parallel.pipeline=2",
+                   std::string("parallel.virtual_pipeline=") + (*schedule == 'i' ? "2" : "1"),
+                   "train_micro_batch_size_per_gpu=1", "zero_optimization.overlap_comm=false",
+                   fmt::format("zero_optimization.stage={}", stage), "zero_optimization.reduce_bucket_size=1000"},
+                  4);
+      for (const StagePlan& each : p->plan.stages) {
+        const std::vector<Op>& ops = each.compiled.set.program("step").ops;
+        const auto reduces = [](const Op& op) { return op.kind == OpKind::reduce_grad; };
+        const auto works = [](const Op& op) { return op.kind == OpKind::send || op.kind == OpKind::backward; };
+        const auto first = std::find_if(ops.begin(), ops.end(), reduces);
+        REQUIRE(first != ops.end());
+        CHECK(std::none_of(first, ops.end(), works));
+      }
+    }
+  }
+}
+
 }  // namespace zrt::pipeline_plan_test
