@@ -66,6 +66,11 @@ struct Call {
   bool finds(size_t part) const { return again && parts.first == part; }  // what it keeps
 };
 
+// A square of `length` by `length` for each head of each sample; the width is of a head.
+struct Scores {
+  int64_t heads = 0, length = 0, width = 0;
+};
+
 class Block {
  public:
   virtual ~Block() = default;
@@ -109,6 +114,8 @@ class Block {
   double forward_flops(const Shape& shape) const { return forward_flops(shape, anatomy().all()); }
   // … of these, in which no weight takes part.
   virtual double attention_flops(const Shape&, Parts) const { return 0; }
+  // Scores that its attention makes of queries and keys in one forward at core::place().
+  virtual Scores scores(const Shape&) const { return {}; }
   // The products with weights of one forward and backward over one microbatch at core::place(), without biases and
   // with operands as dense as they may be there, for the ceiling that benchmarks print.
   virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }

@@ -32,6 +32,7 @@ class ForwardingBlock : public Block {
   double attention_flops(const Shape& shape, Parts parts) const override {
     return inner_->attention_flops(shape, parts);
   }
+  Scores scores(const Shape& shape) const override { return inner_->scores(shape); }
   std::vector<GemmSpec> products(const Shape& shape) const override { return inner_->products(shape); }
 
  protected:

@@ -217,6 +217,10 @@ double Layer::attention_flops(const Shape& shape, Parts parts) const {
   return parts.has(attention) ? attention_.flops(shape) : 0;
 }
 
+Scores Layer::scores(const Shape& shape) const {
+  return {shape.B * attention_.heads, shape.T, attention_.width};
+}
+
 double Layer::forward_flops(const Shape& shape, Parts parts) const {
   double flops = attention_flops(shape, parts);
   if (parts.has(attention)) {

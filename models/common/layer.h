@@ -50,6 +50,7 @@ class Layer final : public TransformerBlock {
   using Block::forward_flops;
   double forward_flops(const Shape& shape, Parts parts) const override;
   double attention_flops(const Shape& shape, Parts parts) const override;
+  Scores scores(const Shape& shape) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:

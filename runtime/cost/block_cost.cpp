@@ -9,17 +9,34 @@ double as_double(int64_t x) {
   return static_cast<double>(x);
 }
 
+// One kernel, which keeps scores to itself and makes them again for backward.
+BlockCost fused_attention(double flops, double length, const ComputeRates& rates) {
+  const double peak = rates.peak_flops_per_second;
+  return {flops / (peak * rates.attention_forward(length)), 2.5 * flops / (peak * rates.attention_backward(length))};
+}
+
+// Products of whole squares, causal or not, and passes over what they leave in memory.
+BlockCost unfused_attention(const models::Scores& scores, const ComputeRates& rates, const Cluster& cluster) {
+  if (scores.heads == 0) return {};
+  const double heads = as_double(scores.heads), length = as_double(scores.length), width = as_double(scores.width);
+  const double square = rates.gemm_seconds(length, length, width, heads);
+  const double narrow = rates.gemm_seconds(length, width, length, heads);
+  const double pass = heads * length * length / cluster.memory_bytes_per_second;
+  return {square + narrow + cluster.software.score_bytes_forward * pass,
+          square + 3 * narrow + cluster.software.score_bytes_backward * pass};
+}
+
 }  // namespace
 
-BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
-                     double memory_bytes_per_second) {
+BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const Cluster& cluster) {
+  const ComputeRates& rates = cluster.rates(shape.type);
   double products = 0, product_flops = 0, activations = 0;
   for (const models::GemmSpec& spec : block.products(shape)) {
     const double M = as_double(spec.M), N = as_double(spec.N), K = as_double(spec.K), flops = 2 * M * N * K;
     const double bytes = M * K * static_cast<double>(core::dtype_size(spec.a)) +
                          K * N * static_cast<double>(core::dtype_size(spec.b)) +
                          M * N * static_cast<double>(core::dtype_size(spec.c));
-    products += std::max(rates.gemm_seconds(std::min({M, N, K}), flops), bytes / memory_bytes_per_second);
+    products += std::max(rates.gemm_seconds(M, N, K), bytes / cluster.memory_bytes_per_second);
     product_flops += flops;
     // Of products forwards and for the gradient of the input: what goes in and what comes out are activations.
     if (!spec.trans_a) activations += M * K + M * N;
@@ -28,10 +45,10 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
   const double stream = rows * as_double(block.output_width());  // elements that enter and leave the block
   const double pass =
       size * (product_flops > 0 ? activations / 2 + 2 * stream : 2 * stream) / rates.pass_bytes_per_second;
-  const double attention = std::max(0.0, block.forward_flops(shape) - product_flops / 3);
-  const double T = as_double(shape.T), peak = rates.peak_flops_per_second;
-  const double attention_forward = attention / (peak * rates.attention_forward(T));
-  const double attention_backward = 2.5 * attention / (peak * rates.attention_backward(T));
+  const auto [attention_forward, attention_backward] =
+      cluster.software.score_bytes_forward > 0
+          ? unfused_attention(block.scores(shape), rates, cluster)
+          : fused_attention(std::max(0.0, block.forward_flops(shape) - product_flops / 3), as_double(shape.T), rates);
   // In training the last block makes its products, loss included, in its backward.
   if (last && shape.mode == models::Mode::train) {
     const double prepare = 2 * size * stream / rates.pass_bytes_per_second;

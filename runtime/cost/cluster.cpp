@@ -2,26 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/error.h"
 #include "core/keys/text.h"
 
 namespace zrt::runtime {
-
-double Curve::operator()(double at) const {
-  const auto above = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.at >= at; });
-  if (above == points.begin()) return points.front().value;
-  if (above == points.end()) return points.back().value;
-  const Point &a = above[-1], &b = *above;
-  const double part = std::log(at / a.at) / std::log(b.at / a.at);
-  return a.value * std::pow(b.value / a.value, part);
-}
-
-double ComputeRates::gemm_seconds(double smallest_dimension, double flops) const {
-  return flops / (peak_flops_per_second * gemm(smallest_dimension));
-}
 
 // Where a CPU plays the device both lanes run on its cores, and so that neither is promised more than it may get, each
 // has half of them.

@@ -12,32 +12,17 @@
 #include "core/dtype.h"
 #include "core/host_spread.h"
 #include "core/ledger.h"
+#include "runtime/cost/compute_rates.h"
+#include "runtime/cost/software.h"
 
 namespace zrt::runtime {
-
-// A quantity at some sizes; between them it follows straight lines on logarithmic scales, beyond them it stays.
-struct Curve {
-  struct Point {
-    double at, value;  // both positive; `at` ascending
-  };
-  std::vector<Point> points;
-  double operator()(double at) const;
-};
-
-// What one rank computes in one type. Efficiencies are shares of the peak.
-struct ComputeRates {
-  double peak_flops_per_second = 0;
-  Curve gemm;                // efficiency by the smallest dimension of the product
-  Curve attention_forward;   // … of causal attention by the length of the sequence; half of the square is counted
-  Curve attention_backward;  // … for two and a half times the FLOPs of the forward
-  double pass_bytes_per_second = 0;  // activations through norms, activation functions, residual sums
-  double sum_bytes_per_second = 0;   // what a reduction adds up: all ranks' shares of what it receives
-  double gemm_seconds(double smallest_dimension, double flops) const;
-};
 
 struct Link {
   double latency_seconds = 0;
   double bytes_per_second = 0;  // one direction
+  double base_seconds = 0;      // of a collective of NCCL, beside its hops
+  Curve by_ranks{};             // bytes per second of as many ranks, in place of bytes_per_second; may be empty
+  double rate(int ranks) const { return by_ranks.points.empty() ? bytes_per_second : by_ranks(ranks); }
 };
 
 // Speeds of the compute lane and of a comm lane while both are busy, as shares of what each does alone.
@@ -64,6 +49,7 @@ struct Cluster {
   Link inside_host;                                    // of a rank
   std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
   Exchange exchange = Exchange::once_per_host;
+  Software software;
   // A run may differ from the cluster's usual: NCCL orders the sums of groups that it connects (parallel.sums fast),
   // and connects ranks inside hosts, too (--transport nccl).
   bool fast_sums = false, nccl_inside_hosts = false;
@@ -81,12 +67,13 @@ struct Cluster {
   const ComputeRates& rates(core::DType type) const;
 };
 
-// Throws ConfigError naming the file, the key, its value and what is legal.
-Cluster load_cluster(const std::filesystem::path& file);
+// `software`: a name in the file's section; "" for zrt. Throws ConfigError naming the file, the key, its value and what
+// is legal.
+Cluster load_cluster(const std::filesystem::path& file, const std::string& software = "");
 
-// A file, or the name of one that is installed with zrt ("dgx-a100"). Throws like load_cluster, and with the names that
-// exist when it is neither.
-Cluster find_cluster(const std::string& name_or_file);
+// A file, or the name of one that is installed with zrt ("dgx-a100"); ":SOFTWARE" may follow. Throws like load_cluster,
+// and with the names that exist when it is neither.
+Cluster find_cluster(const std::string& wanted);
 std::vector<std::string> cluster_names();
 
 }  // namespace zrt::runtime

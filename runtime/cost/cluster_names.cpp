@@ -37,13 +37,16 @@ std::vector<std::string> cluster_names() {
   return names;
 }
 
-Cluster find_cluster(const std::string& name_or_file) {
+Cluster find_cluster(const std::string& wanted) {
   const std::vector<std::string> names = cluster_names();
-  if (std::find(names.begin(), names.end(), name_or_file) != names.end()) {
-    return load_cluster(clusters_folder() / (name_or_file + ".json"));
-  }
   std::error_code error;
-  if (fs::exists(name_or_file, error)) return load_cluster(name_or_file);
+  const size_t colon = fs::exists(wanted, error) ? std::string::npos : wanted.rfind(':');
+  const std::string name_or_file = wanted.substr(0, colon);
+  const std::string software = colon == std::string::npos ? "" : wanted.substr(colon + 1);
+  if (std::find(names.begin(), names.end(), name_or_file) != names.end()) {
+    return load_cluster(clusters_folder() / (name_or_file + ".json"), software);
+  }
+  if (fs::exists(name_or_file, error)) return load_cluster(name_or_file, software);
   const std::string meant = core::keys::nearest(name_or_file, names);
   throw core::ConfigError(fmt::format(
       "there is no cluster {} and no file of that name{}. Known clusters are {}; `zrt bench calibrate --out FILE` "

@@ -47,11 +47,14 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
   }
   if (at.ranks == 1) return cost;
 
-  const bool ring = way_of(at, cluster) == Way::nccl && (!volume.sums || cluster.fast_sums);
+  const bool nccl = way_of(at, cluster) == Way::nccl, ring = nccl && (!volume.sums || cluster.fast_sums);
+  const auto latencies = static_cast<double>(volume.latencies);
+  if (nccl) cost.seconds += latencies * cluster.inside_host.base_seconds;
   const double hops_inside = ring ? at.ranks - at.hosts : std::min(at.local - 1, 1);
   const double received_inside = share * (ring ? at.ranks - 1 : at.local - 1);
-  double moving = received_inside / cluster.inside_host.bytes_per_second;
-  cost.seconds += volume.rounds * hops_inside * cluster.inside_host.latency_seconds;
+  const double inside_rate = cluster.inside_host.rate(at.local);
+  double moving = received_inside / inside_rate;
+  cost.seconds += volume.rounds * latencies * hops_inside * cluster.inside_host.latency_seconds;
   if (at.hosts > 1) {
     if (!cluster.between_hosts) {
       throw core::ConfigError(
@@ -60,12 +63,14 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
                       "add the link to the cluster's file.",
                       op.name, at.hosts, cluster.ranks_per_host, cluster.name, cluster.ranks_per_host));
     }
-    const double through_host = at.groups * share * (ring ? at.ranks - at.fewest : at.local * (at.ranks - at.local));
-    const double hops = ring ? at.hosts - 1 : 1, latency = cluster.between_hosts->latency_seconds;
+    // A ring hands on all parts but one over each of its links, between hosts, too.
+    const double through_host = at.groups * share * (ring ? at.ranks - 1 : at.local * (at.ranks - at.local));
+    const double between_rate = volume.share_between * cluster.between_hosts->bytes_per_second;
+    const double hops = latencies * (ring ? at.hosts - 1 : 1), latency = cluster.between_hosts->latency_seconds;
     cost.seconds += volume.rounds * hops * latency;
     // Both kinds of link work at once.
     const auto at_once = [&](double inside, double between) {
-      return std::max(inside / cluster.inside_host.bytes_per_second, between / cluster.between_hosts->bytes_per_second);
+      return std::max(inside / inside_rate, between / between_rate);
     };
     moving = at_once(received_inside, through_host);
     if (const auto line = way_along_line(at, volume, cluster)) {

@@ -17,6 +17,7 @@ enum class Resource : uint8_t { compute, host, inside_host, between_hosts, link_
 struct OpCost {
   double seconds = 0;
   Resource resource = Resource::compute;
+  bool blocks = false;  // the compute lane stands still meanwhile
 };
 
 // What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
@@ -27,6 +28,8 @@ struct Volume {
   bool sums = false;   // numbers of the type of local gradients are added up
   core::DType from = core::DType::f32, to = core::DType::f32;  // types of a sum's contributions and its result
   size_t calls = 1;                                            // that move the bytes, each as much
+  size_t latencies = 1;                                        // that follow each other
+  double share_between = 1;                                    // of the bandwidth between hosts
   std::optional<uint64_t> received{};                          // by the first rank, where it is no such fraction
 };
 
@@ -58,8 +61,7 @@ OpCost transfer_cost(const Moved& bytes, const Layout& layout, const Cluster& cl
 struct BlockCost {
   double forward_seconds = 0, backward_seconds = 0;
 };
-BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
-                     double memory_bytes_per_second);
+BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const Cluster& cluster);
 // What a call of parts takes of that, going by products; 0 of a block without products, but for its first part.
 double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half);
 

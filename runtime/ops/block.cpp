@@ -140,9 +140,12 @@ double block_seconds(const CostCall& call) {
   const models::Shape shape = call.layout.shape(*spec(call.op.kind).block);
   const bool last = call.layout.model->predicts(call.op.block);
   const Cluster& cluster = call.cluster;
-  const BlockCost cost =
-      block_cost(block, shape, last, cluster.rates(call.layout.compute), cluster.memory_bytes_per_second);
-  const double share = share_of_block(call, block, shape);
+  const BlockCost cost = block_cost(block, shape, last, cluster);
+  double share = share_of_block(call, block, shape);
+  const BlockPlan plan(call.layout, call.op.block);
+  if (call.op.kind == OpKind::recompute && cluster.software.whole_recompute && plan.recompute() == Recompute::full) {
+    share /= share_of_pass(block, shape, plan.rerun(), models::Half::both);
+  }
   if (call.op.kind != OpKind::backward) return cost.forward_seconds * share;
   double passed = share;
   if (const double frozen = frozen_share(call); frozen > 0 && call.op.half != models::Half::input) {

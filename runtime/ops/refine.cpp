@@ -140,9 +140,10 @@ OpCost refine_cost(const CostCall& call) {
     for (const optimizer::UnitParam& place : unit.params) {
       for (int64_t side : place.param->whole_shape()) smallest = std::min(smallest, side);
     }
-    seconds = std::max(
-        seconds,
-        call.cluster.rates(core::DType::f32).gemm_seconds(static_cast<double>(smallest), optimizer.refine_flops(unit)));
+    const ComputeRates& rates = call.cluster.rates(core::DType::f32);
+    const auto side = static_cast<double>(smallest);
+    seconds = std::max(seconds, optimizer.refine_flops(unit) /
+                                    (rates.peak_flops_per_second * rates.gemm_efficiency(side, side, side)));
   }
   return {call.cluster.op_seconds + seconds, Resource::compute};
 }

@@ -40,8 +40,21 @@ const OpSpec& spec(OpKind kind) {
 
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
   const OpSpec& row = spec(op.kind);
-  if (row.volume) return collective_cost(op, set.group(op), row.volume(set, op, layout), layout, cluster);
-  return row.cost({set, op, layout, cluster});
+  if (!row.volume) return row.cost({set, op, layout, cluster});
+  const Software& software = cluster.software;
+  const bool gathers = op.kind == OpKind::gather, reduces = op.kind == OpKind::reduce_grad;
+  Volume volume = row.volume(set, op, layout);
+  if (gathers || reduces) volume.share_between = software.between_hosts_share;
+  if ((gathers || reduces) && software.call_per_tensor) {
+    volume.latencies = 0;
+    for (const uint32_t u : op.units) volume.latencies += layout.units.units[u].params.size();
+  }
+  OpCost cost = collective_cost(op, set.group(op), volume, layout, cluster);
+  // The second exchange of a layer is as large as the first.
+  if (op.again && software.whole_recompute) cost.seconds *= 2;
+  cost.blocks = (gathers && software.blocking_gathers) || (reduces && software.blocking_reductions) ||
+                (op.kind == OpKind::exchange && software.blocking_exchanges);
+  return cost;
 }
 
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use) {

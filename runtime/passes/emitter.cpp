@@ -211,6 +211,7 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
                  b, microbatch);
     op.units.clear();
     op.port = static_cast<uint8_t>(p), op.collective = collective;
+    op.again = &buffers == &buffers_[b].again && plans_[b].recompute() == Recompute::full;
     place_in(set_, op, all[p].seam.axis);
     access(op, buffers[p], gradients ? Role::d_port : Role::port, Use::update);
     op.accesses.back().port = op.port;

@@ -49,7 +49,7 @@ Compiled compile_at_distance(const Config& config, const Layout& layout, const s
       (sharded || layout.placement.moves()) && std::find(phases.begin(), phases.end(), "step") != phases.end();
   std::optional<Cluster> cluster;
   if (gathers && !config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
-  if (cluster) cluster->fast_sums = config.parallel.fast_sums;
+  if (cluster) cluster->fast_sums |= config.parallel.fast_sums;
   Compiled chosen;
   std::optional<double> best;
   const std::vector<Distance> all =

@@ -18,8 +18,7 @@ uint64_t as_bytes(int64_t elements, core::DType type) {
 // What a step moves and computes for the states and activations that have left.
 class Prices {
  public:
-  Prices(const Layout& layout, const Cluster& cluster)
-      : layout_(layout), rates_(cluster.rates(layout.compute)), memory_(cluster.memory_bytes_per_second) {
+  Prices(const Layout& layout, const Cluster& cluster) : layout_(layout), cluster_(cluster) {
     link_ = cluster.host_link.bytes_per_second;
     if (layout.link_bytes_per_second > 0) link_ = std::min(link_, layout.link_bytes_per_second);
     passes_ = layout.microbatches / layout.together();
@@ -63,7 +62,7 @@ class Prices {
   }
   OffloadCandidate recompute(size_t b) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
-    const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, rates_, memory_);
+    const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, cluster_);
     return {What::recompute, b, kept_bytes(b, false), cost.forward_seconds * layout_.microbatches};
   }
 
@@ -81,8 +80,8 @@ class Prices {
   }
 
   const Layout& layout_;
-  const ComputeRates& rates_;
-  double memory_, link_ = 1;
+  const Cluster& cluster_;
+  double link_ = 1;
   uint32_t alive_ = 1;  // microbatches whose activations are kept at a time
   uint32_t passes_ = 1, windows_ = 1;
 };

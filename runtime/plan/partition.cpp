@@ -37,8 +37,7 @@ double elements_of(const models::Block& block) {
 // Of a forward and a backward over a microbatch, and of what is computed again in between.
 double seconds_of(const Layout& whole, size_t block, const Cluster& cluster) {
   const bool last = block + 1 == whole.model->blocks.size();
-  const BlockCost cost = block_cost(*whole.model->blocks[block], whole.shape(models::Mode::train), last,
-                                    cluster.rates(whole.compute), cluster.memory_bytes_per_second);
+  const BlockCost cost = block_cost(*whole.model->blocks[block], whole.shape(models::Mode::train), last, cluster);
   const bool again = BlockPlan(whole, block).recompute() == Recompute::full;
   return cost.forward_seconds * (again ? 2 : 1) + cost.backward_seconds;
 }

@@ -52,8 +52,8 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   plan.parameters = model.parameters(), plan.active_parameters = model.active_parameters();
   plan.cluster = cluster;
   if (plan.cluster) {
-    plan.cluster->fast_sums = wanted.parallel.fast_sums;
-    plan.cluster->nccl_inside_hosts = wanted.ranks_in_reach == 1;
+    plan.cluster->fast_sums |= wanted.parallel.fast_sums;
+    plan.cluster->nccl_inside_hosts |= wanted.ranks_in_reach == 1;
   }
   const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
   const Config config = in_reach(wanted, reach(wanted, known));

@@ -81,7 +81,8 @@ class SimulatedRank {
     if (computing(set_.lanes[l].kind)) {
       note_waits(lane, set_.lanes[l].kind, all_.first_wait[execution], all_.first_wait[execution + 1]);
     }
-    lane.current = execution, lane.left = seconds, lane.resource = costs_[all_.op[execution]].resource;
+    const OpCost& cost = costs_[all_.op[execution]];
+    lane.current = execution, lane.left = seconds, lane.resource = cost.resource, lane.blocks = cost.blocks;
     ++lane.next;
     if (!starts_.empty()) starts_[execution] = now;
   }
@@ -94,7 +95,7 @@ class SimulatedRank {
     for (size_t l = 0; l < lanes_.size(); ++l) {
       if (lanes_[l].current == none) continue;
       speeds_[l] = speed(lanes_[l]);
-      step_ = std::min(step_, lanes_[l].left / speeds_[l]);
+      if (speeds_[l] > 0) step_ = std::min(step_, lanes_[l].left / speeds_[l]);
     }
     return next_ = clock_ + step_;
   }
@@ -105,7 +106,7 @@ class SimulatedRank {
     size_t ended = 0;
     for (size_t l = 0; l < lanes_.size(); ++l) {
       const Lane& lane = lanes_[l];
-      ending_[l] = lane.current != none && lane.left / speeds_[l] <= step * (1 + 1e-12);
+      ending_[l] = lane.current != none && speeds_[l] > 0 && lane.left / speeds_[l] <= step * (1 + 1e-12);
     }
     advance(step, next_);
     for (size_t l = 0; l < lanes_.size(); ++l) {
@@ -139,6 +140,7 @@ class SimulatedRank {
     double left = 0;          // seconds of it at full speed
     double free_since = 0;    // when the execution before ended
     Resource resource = Resource::compute;
+    bool blocks = false;
   };
 
   // Everything that runs, with nothing ending.
@@ -146,7 +148,7 @@ class SimulatedRank {
     clock_ = now;
     for (size_t l = 0; l < lanes_.size(); ++l) {
       if (lanes_[l].current == none) continue;
-      result_.busy_seconds[l] += step;
+      (speeds_[l] > 0 ? result_.busy_seconds[l] : result_.exposed_comm_seconds) += step;
       lanes_[l].left -= step * speeds_[l];
     }
   }
@@ -184,7 +186,7 @@ class SimulatedRank {
   // Of a lane, with what all lanes run now.
   double speed(const Lane& lane) const {
     int alike = 0;
-    bool computes = false, hosts = false, inside = false, between = false;
+    bool computes = false, hosts = false, inside = false, between = false, blocked = false;
     for (const Lane& other : lanes_) {
       if (other.current == none) continue;
       alike += other.resource == lane.resource;
@@ -192,17 +194,19 @@ class SimulatedRank {
       hosts |= other.resource == Resource::host;
       inside |= other.resource == Resource::inside_host;
       between |= other.resource == Resource::between_hosts;
+      blocked |= other.blocks;
     }
     switch (lane.resource) {
       case Resource::compute:
-        return (inside ? cluster_.overlap_inside.compute : 1) * (between ? cluster_.overlap_between.compute : 1) *
-               (hosts ? beside_host_.compute : 1);
+        return blocked ? 0
+                       : (inside ? cluster_.overlap_inside.compute : 1) *
+                             (between ? cluster_.overlap_between.compute : 1) * (hosts ? beside_host_.compute : 1);
       case Resource::host:
         return computes ? beside_host_.comm : 1;
       case Resource::inside_host:
-        return (computes ? cluster_.overlap_inside.comm : 1) / alike;
+        return (computes && !blocked ? cluster_.overlap_inside.comm : 1) / alike;
       case Resource::between_hosts:
-        return (computes ? cluster_.overlap_between.comm : 1) / alike;
+        return (computes && !blocked ? cluster_.overlap_between.comm : 1) / alike;
       case Resource::link_up:
       case Resource::link_down:
       case Resource::disk:

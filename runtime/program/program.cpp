@@ -166,10 +166,10 @@ class Fingerprint {
     all(axes.bits(), name, ranks, staging);
   }
   void add(const Op& op) {
-    const auto& [kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row,
-                 fixed, units, accumulate, shard_bytes, accesses, waits] = op;
-    all(kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row, fixed,
-        units, accumulate, shard_bytes, accesses, waits);
+    const auto& [kind, lane, group, name, block, parts, half, again, port, collective, microbatch, round, first_owner,
+                 row, fixed, units, accumulate, shard_bytes, accesses, waits] = op;
+    all(kind, lane, group, name, block, parts, half, again, port, collective, microbatch, round, first_owner, row,
+        fixed, units, accumulate, shard_bytes, accesses, waits);
   }
   void add(const Segment& segment) {
     const auto& [first, count, repeat] = segment;

@@ -62,8 +62,7 @@ models::Model sleeping(models::Model model, const runtime::Config& config, const
   const int64_t rows = model.degrees.shares_rows() ? shape.rows() / config.mesh.tensor() : shape.rows();
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     const bool last = b + 1 == model.blocks.size();
-    const runtime::BlockCost cost =
-        runtime::block_cost(*model.blocks[b], shape, last, cluster.rates(shape.type), cluster.memory_bytes_per_second);
+    const runtime::BlockCost cost = runtime::block_cost(*model.blocks[b], shape, last, cluster);
     model.blocks[b] = std::make_shared<SleepingBlock>(model.blocks[b], cost, rows);
   }
   return model;

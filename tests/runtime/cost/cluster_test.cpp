@@ -1,5 +1,6 @@
 #include "runtime/cost/cluster.h"
 
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -58,8 +59,8 @@ TEST_CASE("The clusters that are shipped can be found by name and have sources f
   const Cluster a100 = runtime::find_cluster("dgx-a100");
   CHECK(a100.ranks_per_host == 8);
   CHECK(a100.rates(core::DType::bf16).peak_flops_per_second == 312e12);
-  CHECK(a100.inside_host.bytes_per_second == 2.3e11);
-  CHECK(a100.between_hosts->latency_seconds == 5e-6);
+  CHECK(a100.inside_host.bytes_per_second == 2.32e11);
+  CHECK(a100.between_hosts->latency_seconds == 1.4e-5);
   CHECK(a100.exchange == runtime::Exchange::once_per_host);
   CHECK(a100.tier_bytes[0] == 80'000'000'000);
   CHECK(a100.reserved_bytes == 1'650'000'000);
@@ -132,10 +133,16 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
       {"/op_seconds", {{"source", source}}, {"op_seconds lacks the key 'value'"}},
       {"/op_seconds/source", "", {"op_seconds.source is '\"\"'", "where the figure is from"}},
       {"/compute/bf8", 1, {"compute has no key 'bf8'", "fp32, bf16, fp16"}},
-      {"/compute/bf16/gemm_efficiency/points", json::array(), {"compute.bf16.gemm_efficiency.points is '[]'", "pairs"}},
-      {"/compute/bf16/gemm_efficiency/points", {{64, 0.5}, {64, 0.6}}, {"the size 64 after 64", "rise"}},
-      {"/compute/bf16/gemm_efficiency/points", {{64, 0.5, 1}}, {"holds '[64,0.5,1]'", "pairs"}},
-      {"/compute/bf16/gemm_efficiency/points", {{64, 2}}, {"gemm_efficiency is '2'", "at most 1"}},
+      {"/compute/fp32/gemm_efficiency/points", json::array(), {"compute.fp32.gemm_efficiency.points is '[]'", "pairs"}},
+      {"/compute/fp32/gemm_efficiency/points", {{64, 0.5}, {64, 0.6}}, {"the size 64 after 64", "rise"}},
+      {"/compute/fp32/gemm_efficiency/points", {{64, 0.5, 1}}, {"holds '[64,0.5,1]'", "pairs"}},
+      {"/compute/fp32/gemm_efficiency/points", {{64, 2}}, {"gemm_efficiency is '2'", "at most 1"}},
+      {"/compute/bf16/gemm_efficiency", 1, {"compute.bf16 has both 'gemm_efficiency' and 'tiles'"}},
+      {"/compute/bf16/tiles/multiprocessors/value", 0, {"tiles.multiprocessors is '0'", "from 1 to 4096"}},
+      {"/inside_host/base_seconds/value", -1, {"inside_host.base_seconds is '-1'", "from 0 on"}},
+      {"/software/megatron-2021/exchanges/value", "slow", {"exchanges is '\"slow\"'", "overlapped, blocking"}},
+      {"/software/megatron-2021/score_bytes_forward/value", 0, {"score_bytes_forward is '0'", "a positive number"}},
+      {"/software/megatron-2021", 1, {"software.megatron-2021 is '1'", "an object"}},
   };
   for (const Bad& bad : cases) {
     json changed = good();
@@ -156,6 +163,7 @@ TEST_CASE("A key that an object of a cluster's file does not have is refused whe
   }
   CHECK(objects.size() > 50);
   for (const json::json_pointer& object : objects) {
+    if (object.to_string() == "/software") continue;  // names that anybody may add
     json changed = whole;
     changed[object]["xyzzy"] = 1;
     INFO(object.to_string());
@@ -163,7 +171,7 @@ TEST_CASE("A key that an object of a cluster's file does not have is refused whe
   }
 }
 
-TEST_CASE("Every key of a cluster's file but the link between hosts must be there") {
+TEST_CASE("Every key of a cluster's file but software and the link between hosts must be there") {
   const json whole = good();
   CHECK(refusal(whole.dump()).empty());
   const json flat = whole.flatten();
@@ -179,7 +187,7 @@ TEST_CASE("Every key of a cluster's file but the link between hosts must be ther
     json changed = whole;
     changed.erase(key);
     INFO(key);
-    if (key == "between_hosts") {
+    if (key == "between_hosts" || key == "software") {
       CHECK(refusal(changed.dump()).empty());
     } else {
       contains(refusal(changed.dump()), {"the file lacks the key '" + key + "'"});
@@ -225,6 +233,57 @@ TEST_CASE("A cluster's file may say how fast the host computes, what that costs 
   document["overlap"].erase("host_lane");
   document["disk"]["read_bytes_per_second"] = figure(0);
   contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
+}
+
+TEST_CASE("Software stands behind a cluster's name; it sums along NCCL's rings, and its forms are the file's") {
+  const Cluster plain = runtime::find_cluster("dgx-a100"), megatron = runtime::find_cluster("dgx-a100:megatron-2021");
+  CHECK(megatron.name == "dgx-a100:megatron-2021");
+  CHECK(megatron.software.score_bytes_forward == 12);
+  CHECK(megatron.software.score_bytes_backward == 17);
+  CHECK(megatron.software.whole_recompute);
+  CHECK(megatron.software.blocking_exchanges);
+  CHECK(!megatron.software.blocking_gathers);
+  CHECK(megatron.software.between_hosts_share == 1);
+  CHECK(megatron.fast_sums);
+  CHECK(megatron.nccl_inside_hosts);
+  CHECK(!plain.fast_sums);
+  CHECK(plain.software.score_bytes_forward == 0);
+  const Cluster zero = runtime::find_cluster(good_file + ":deepspeed-zero3-2021");
+  CHECK(zero.software.blocking_gathers);
+  CHECK(zero.software.blocking_reductions);
+  CHECK(zero.software.call_per_tensor);
+  for (const auto& [name, parts] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"dgx-a100:megatron", {"software", "megatron"}}, {"rtx4090:megatron-2021", {"rtx4090", "'software'"}}}) {
+    std::string message;
+    try {
+      runtime::find_cluster(name);
+    } catch (const core::ConfigError& error) {
+      message = error.what();
+    }
+    contains(message, parts);
+  }
+}
+
+TEST_CASE("A GPU makes a product in squares, as many at a time as it has multiprocessors, and starts each anew") {
+  runtime::ComputeRates rates;
+  rates.peak_flops_per_second = 1e12;
+  rates.tiles = runtime::Tiles{0.8, 108, 128, 64};
+  // M, N, K, products at once, and the efficiency by hand.
+  const std::vector<std::array<double, 5>> table{
+      {108 * 128, 128, 64, 1, 0.8 * 64 / 128.0},                               // each multiprocessor has one square
+      {109 * 128, 128, 192, 1, 0.8 * 109 / 216.0 * 192 / 256.0},               // one square more: a second turn
+      {128, 128, 64, 1, 0.8 / 108 * 0.5},                                      // one works
+      {100, 64, 64, 108, 0.8 * (100 * 64) / (128 * 128.0) * 0.5},              // squares that are not full
+      {2048, 96, 2048, 96, 0.8 * 96 / 128.0 * 1536 / 1620.0 * 2048 / 2112.0},  // heads of 96 elements
+  };
+  for (const auto& [M, N, K, count, efficiency] : table) {
+    CAPTURE(M, N, K, count);
+    CHECK(rates.gemm_efficiency(M, N, K, count) == Approx(efficiency));
+    CHECK(rates.gemm_seconds(M, N, K, count) == Approx(2 * count * M * N * K / (efficiency * 1e12)));
+  }
+  rates.tiles.reset();
+  rates.gemm = {{{64, 0.25}, {256, 0.5}}};  // by the smallest dimension
+  CHECK(rates.gemm_efficiency(1000, 64, 500) == Approx(0.25));
 }
 
 }  // namespace zrt::cluster_test

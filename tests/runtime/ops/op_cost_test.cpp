@@ -40,22 +40,66 @@ TEST_CASE("A layer costs its products, its attention and its passes; a backward 
   config.layers = 1, config.hidden = 64, config.heads = 2, config.sequence = 16, config.vocab = 96;
   const models::Model model = models::make_gpt2(config);
   const models::Shape shape{2, 16, core::DType::f32, core::DType::f32};
-  const Cluster cluster = cluster_of(1);
+  Cluster cluster = cluster_of(1);
   const double R = 32, C = 64, V = 96, T = 16;
-  const runtime::BlockCost layer = block_cost(*model.blocks[1], shape, false, cluster.rates(core::DType::f32), 1e30);
+  const runtime::BlockCost layer = block_cost(*model.blocks[1], shape, false, cluster);
   const double products = 2 * R * 12 * C * C / 0.5e9, attention = 2 * 2 * R * T / 2 * C;
   const double passes = 4 * 18 * R * C / 1e6;
   CHECK(layer.forward_seconds == Approx(products + attention / 0.25e9 + passes));
   CHECK(layer.backward_seconds == Approx(2 * products + 2.5 * attention / 0.125e9 + 2 * passes));
 
   // The head makes its products in its backward.
-  const runtime::BlockCost head = block_cost(*model.blocks[2], shape, true, cluster.rates(core::DType::f32), 1e30);
+  const runtime::BlockCost head = block_cost(*model.blocks[2], shape, true, cluster);
   CHECK(head.backward_seconds == Approx(3 * 2 * R * V * C / 0.5e9 + 2 * 4 * R * (V + 3 * C) / 1e6));
   CHECK(head.forward_seconds == Approx(4 * 2 * R * C / 1e6));
   // Products too small for the arithmetic to matter are bound by memory.
-  const double narrow =
-      block_cost(*model.blocks[2], shape, true, cluster.rates(core::DType::f32), 1e3).backward_seconds;
+  cluster.memory_bytes_per_second = 1e3;
+  const double narrow = block_cost(*model.blocks[2], shape, true, cluster).backward_seconds;
   CHECK(narrow - head.backward_seconds == Approx(3 * 4 * (R * C + C * V + R * V) / 1e3).epsilon(0.01));
+}
+
+TEST_CASE("Attention that writes its scores costs products of whole squares and passes over these") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 96});
+  const models::Shape shape{2, 16, core::DType::f32, core::DType::f32};
+  Cluster fused = cluster_of(1);
+  fused.memory_bytes_per_second = 1e9;
+  Cluster unfused = fused;
+  unfused.software.score_bytes_forward = 12, unfused.software.score_bytes_backward = 17;
+  const auto cost = [&](const Cluster& cluster) { return block_cost(*model.blocks[1], shape, false, cluster); };
+  const double scores = 2 * 2 * 16 * 16, product = 2 * scores * 32 / 0.5e9;  // of samples and heads; one of width 32
+  const double half = 2 * 2 * 32 * 8 * 64;                                   // FLOPs of the causal half
+  CHECK(cost(unfused).forward_seconds - cost(fused).forward_seconds ==
+        Approx(2 * product + 12 * scores / 1e9 - half / 0.25e9));
+  CHECK(cost(unfused).backward_seconds - cost(fused).backward_seconds ==
+        Approx(4 * product + 17 * scores / 1e9 - 2.5 * half / 0.125e9));
+  // A block without attention has no scores.
+  CHECK(block_cost(*model.blocks[2], shape, true, unfused).backward_seconds ==
+        Approx(block_cost(*model.blocks[2], shape, true, fused).backward_seconds));
+}
+
+TEST_CASE("Software that runs whole layers again pays a recompute like its forward, and both exchanges") {
+  const models::Model model =
+      models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64, .degrees = {2}});
+  Setting s;
+  s.tensor = 2;
+  s.recompute = {runtime::Recompute::full};
+  const runtime::Layout layout = make_layout(model, s);
+  const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+  Cluster cluster = cluster_of(2);
+  const auto seconds = [&](OpKind kind, bool again) {
+    double sum = 0;
+    for (const Op& op : set.program("step").ops) {
+      if (op.kind == kind && op.block == 1 && op.again == again) sum += op_cost(set, op, layout, cluster).seconds;
+    }
+    return sum;
+  };
+  const double before = seconds(OpKind::exchange, true), others = seconds(OpKind::exchange, false);
+  CHECK(before > 0);
+  CHECK(others == Approx(4 * before));  // two forward, two backward
+  cluster.software.whole_recompute = true;
+  CHECK(seconds(OpKind::recompute, false) == Approx(seconds(OpKind::forward, false)));
+  CHECK(seconds(OpKind::exchange, true) == Approx(2 * before));
+  CHECK(seconds(OpKind::exchange, false) == Approx(others));
 }
 
 TEST_CASE("A recompute costs of its forward the share of the products and attention that it repeats") {

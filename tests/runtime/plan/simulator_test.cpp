@@ -184,6 +184,20 @@ TEST_CASE("Lanes that are busy at the same time slow each other down only as lon
   CHECK(rest.exposed_comm_seconds == Approx(0.5));
 }
 
+TEST_CASE("A collective that blocks stops the compute lane, which goes on where it stood") {
+  Cluster cluster = unit_cluster();
+  cluster.overlap_inside = {0.5, 0.25};
+  cluster.software.blocking_gathers = true;
+  Hand hand;
+  hand.gather(2);
+  hand.compute(3);
+  const Simulation run = hand.run(cluster);
+  CHECK(run.timeline[0].end_seconds == Approx(2));
+  CHECK(run.timeline[1].end_seconds == Approx(5));
+  CHECK(run.busy_seconds[0] == Approx(3));
+  CHECK(run.exposed_comm_seconds == Approx(2));
+}
+
 TEST_CASE("Two comm lanes on the same link share it") {
   Hand hand;
   const OpId one = hand.gather(2, {}, 1), two = hand.gather(4, {}, 3);
