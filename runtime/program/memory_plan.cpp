@@ -3,85 +3,16 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/program/timeline.h"
+#include "runtime/program/lifetimes.h"
 
 namespace zrt::runtime {
-namespace {
-
-// From a defining write to the last use before the next one. Positions are those of the phase's timeline.
-struct Generation {
-  size_t begin, end;  // first and last execution in program order
-  Clock last{};       // per lane: index + 1 of its last use there, 0 for none
-  Clock known{};      // per lane: what every use of the generation knows to have finished before it
-};
-
-struct Lifetimes {
-  std::vector<std::vector<Generation>> of;  // by buffer, in program order
-};
-
-Lifetimes find_lifetimes(const ProgramSet& set, const Program& program, const Sabotage& sabotage) {
-  Lifetimes lives;
-  lives.of.resize(set.buffers.size());
-  const auto timeline = make_timeline(set, program);
-  for (size_t position = 0; position < timeline.size(); ++position) {
-    const Execution& e = timeline[position];
-    // Before the op itself runs, its lane is one execution short of its own clock.
-    Clock before = e.clock;
-    --before[e.lane];
-    for (const Access& access : program.ops[e.op].accesses) {
-      const Buffer& buffer = set.buffers[access.buffer];
-      auto& generations = lives.of[access.buffer];
-      // Slots of one buffer share an address range and live as one, so only a single slot starts a new life.
-      const bool defines = access.use == Use::write && buffer.slots == 1;
-      const bool used_again = !defines && !generations.empty();
-      if (used_again && !sabotage.shorten_life_of.empty() && buffer.name == sabotage.shorten_life_of) continue;
-      if (generations.empty() || (defines && generations.back().end != position)) {
-        generations.push_back({position, position, {}, before});
-      }
-      Generation& generation = generations.back();
-      generation.end = position;
-      generation.last[e.lane] = std::max(generation.last[e.lane], e.index + 1);
-      for (size_t l = 0; l < max_lanes; ++l) generation.known[l] = std::min(generation.known[l], before[l]);
-    }
-  }
-  return lives;
-}
-
-// Every use in `a` has finished before any use in `b` starts.
-bool ordered(const Generation& a, const Generation& b) {
-  for (size_t l = 0; l < max_lanes; ++l) {
-    if (a.last[l] > b.known[l]) return false;
-  }
-  return true;
-}
-
-// Whether two buffers are never alive together: their lives alternate in program order and each neighbouring pair is
-// ordered, which orders all of them.
-bool disjoint(const std::vector<Generation>& a, const std::vector<Generation>& b) {
-  size_t i = 0, j = 0;
-  const Generation* previous = nullptr;
-  bool previous_from_a = false;
-  while (i < a.size() || j < b.size()) {
-    const bool from_a = j == b.size() || (i < a.size() && a[i].begin < b[j].begin);
-    const Generation& next = from_a ? a[i++] : b[j++];
-    if (previous && from_a != previous_from_a && (previous->end >= next.begin || !ordered(*previous, next))) {
-      return false;
-    }
-    previous = &next;
-    previous_from_a = from_a;
-  }
-  return true;
-}
-
-}  // namespace
-
 void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
   std::vector<Lifetimes> phases;
-  for (const Program& program : set.programs) phases.push_back(find_lifetimes(set, program, sabotage));
+  for (const Program& program : set.programs) phases.emplace_back(set, program, sabotage.shorten_life_of);
   auto conflict = [&](BufferId a, BufferId b) {
     const bool kept = set.buffers[a].life != Life::transient || set.buffers[b].life != Life::transient;
     return kept || std::any_of(phases.begin(), phases.end(),
-                               [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
+                               [&](const Lifetimes& lives) { return !lives.disjoint(a, b); });
   };
   // State first, then copies of weights of layers that slide, which take each other's places and leave no gaps so, then
   // workspaces, then the rest, each largest first.
@@ -137,8 +68,8 @@ uint64_t total(const core::CategoryBytes& categories) {
 }
 
 std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program) {
-  const Lifetimes lives = find_lifetimes(set, program, {});
-  const auto timeline = make_timeline(set, program);
+  const Lifetimes lives(set, program);
+  const std::vector<Execution>& timeline = lives.timeline();
   // Differences of live bytes from one execution to the next.
   using Change = std::array<std::array<int64_t, core::category_count>, core::tier_count>;
   std::vector<Change> change(timeline.size() + 1);
@@ -154,7 +85,7 @@ std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program)
       if (!timeline.empty()) alive(0, timeline.size() - 1);
       continue;
     }
-    for (const Generation& generation : lives.of[b]) alive(generation.begin, generation.end);
+    for (const Generation& generation : lives.of(static_cast<BufferId>(b))) alive(generation.begin, generation.end);
   }
   std::vector<LivePoint> points;
   Change now{};
