@@ -6,13 +6,14 @@
 #include "runtime/program/lifetimes.h"
 
 namespace zrt::runtime {
+
 void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
   std::vector<Lifetimes> phases;
   for (const Program& program : set.programs) phases.emplace_back(set, program, sabotage.shorten_life_of);
   auto conflict = [&](BufferId a, BufferId b) {
     const bool kept = set.buffers[a].life != Life::transient || set.buffers[b].life != Life::transient;
-    return kept || std::any_of(phases.begin(), phases.end(),
-                               [&](const Lifetimes& lives) { return !lives.disjoint(a, b); });
+    return kept ||
+           std::any_of(phases.begin(), phases.end(), [&](const Lifetimes& lives) { return !lives.disjoint(a, b); });
   };
   // State first, then copies of weights of layers that slide, which take each other's places and leave no gaps so, then
   // workspaces, then the rest, each largest first.

@@ -38,7 +38,7 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage = {});
 
 MemoryPlan make_memory_plan(const ProgramSet& set);
 
-// For every op execution of a program run one op at a time (all turns of checked_turns): live bytes by tier and
+// For every op execution of a program run one op at a time (the turns of make_timeline): live bytes by tier and
 // category while it runs. The executor counts the same from what it does and must find the same.
 struct LivePoint {
   OpId op;

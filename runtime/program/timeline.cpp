@@ -90,7 +90,9 @@ uint32_t checked_turns(const ProgramSet& set, const Program& program) {
 
 std::vector<Execution> make_timeline(const ProgramSet& set, const Program& program) {
   TimelineBuilder builder(program.ops.size());
-  for_each_execution(program, checked_turns(set, program), [&](OpId id, uint32_t iteration) {
+  // Waits name ops, not slots, so that slots that go round make no turn unlike the one before it.
+  constexpr uint32_t most = 12;
+  for_each_execution(program, std::min(most, checked_turns(set, program)), [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
     for (OpId other : op.waits) builder.wait_latest(op.lane, other);
     builder.append(id, iteration, op.lane);

@@ -28,7 +28,8 @@ inline bool happens_before(const Execution& a, const Execution& b) {
   return b.clock[a.lane] > a.index;
 }
 
-// Program order, with lanes in FIFO order and waits meaning "the latest execution of that op so far".
+// Program order, with lanes in FIFO order and waits meaning "the latest execution of that op so far". Of a repeated
+// segment some turns stand for all.
 std::vector<Execution> make_timeline(const ProgramSet& set, const Program& program);
 
 // Builds a timeline one execution at a time; used by the pass that chooses the waits.
