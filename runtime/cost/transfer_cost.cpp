@@ -13,9 +13,9 @@ OpCost over_link(double bytes, double slowed_to, Resource direction, const Clust
   return {cluster.op_seconds + link.latency_seconds + bytes / rate, direction};
 }
 
-// All ranks of the host run the same program, so all of them use its disk at the same time.
+// All ranks of the host move as much, whatever stage they are of, so all of them use its disk at the same time.
 OpCost at_disk(double bytes, double rate, const Layout& layout, const Cluster& cluster) {
-  const int ranks = std::min(layout.mesh.stage_ranks(), cluster.ranks_per_host);
+  const int ranks = std::min(layout.mesh.world(), cluster.ranks_per_host);
   return {cluster.op_seconds + cluster.disk.latency_seconds + bytes * ranks / rate, Resource::disk};
 }
 

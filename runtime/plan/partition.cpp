@@ -37,9 +37,14 @@ double elements_of(const models::Block& block) {
 // Of a forward and a backward over a microbatch, and of what is computed again in between.
 double seconds_of(const Layout& whole, size_t block, const Cluster& cluster) {
   const bool last = block + 1 == whole.model->blocks.size();
-  const BlockCost cost = block_cost(*whole.model->blocks[block], whole.shape(models::Mode::train), last, cluster);
-  const bool again = BlockPlan(whole, block).recompute() == Recompute::full;
-  return cost.forward_seconds * (again ? 2 : 1) + cost.backward_seconds;
+  const models::Shape shape = whole.shape(models::Mode::train);
+  const BlockCost cost = block_cost(*whole.model->blocks[block], shape, last, cluster);
+  double again = 0;  // shares of the forward
+  const BlockPlan plan(whole, block);
+  for (const models::Parts parts : plan.recomputes()) {
+    again += share_of_pass(*whole.model->blocks[block], shape, parts, models::Half::both);
+  }
+  return cost.forward_seconds * (1 + again) + cost.backward_seconds;
 }
 
 }  // namespace
