@@ -13,7 +13,7 @@ class Automatic : public MicrobatchOrder {
   uint32_t together(const StepGrads& grads) const override {
     return grads.whole && !grads.by_block ? 1 : grads.reduce_every;
   }
-  std::vector<const MicrobatchOrder*> choices() const override { return {this, layer_major}; }
+  std::vector<const MicrobatchOrder*> choices() const override { return {this, microbatch_major, layer_major}; }
 };
 
 class MicrobatchMajor : public MicrobatchOrder {

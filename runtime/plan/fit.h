@@ -32,6 +32,10 @@ struct Fitted {
   std::vector<std::string> phases;  // with "save" or without
 };
 
+// Bytes of states beyond what all tiers of a rank hold together, of the stage that lacks most: it fits in no placement.
+// 0 where a tier has no limit, or the configuration says where states are.
+uint64_t missing_bytes(const Config& config, const std::vector<Layout>& layouts, const Limits& limits);
+
 // Settles what a configuration leaves open in the layouts of all stages and compiles them. Where nothing fits, what
 // needs the least memory.
 Fitted fit(const Config& config, const std::vector<Layout>& layouts, const FitRequest& request);

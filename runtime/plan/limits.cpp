@@ -20,11 +20,12 @@ TierBytes peak_bytes(std::span<const Compiled> stages) {
   return most;
 }
 
-bool Limits::hold(const TierBytes& peaks) const {
+double Limits::excess(const TierBytes& peaks) const {
+  double excess = 0;
   for (size_t t = 0; t < core::tier_count; ++t) {
-    if (tiers[t] && peaks[t] > tiers[t]->bytes) return false;
+    if (tiers[t] && peaks[t] > tiers[t]->bytes) excess += static_cast<double>(peaks[t] - tiers[t]->bytes);
   }
-  return true;
+  return excess;
 }
 
 Limits memory_limits(const Config& config, const Cluster* cluster) {

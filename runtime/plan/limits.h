@@ -23,7 +23,8 @@ struct Limits {
   std::array<std::optional<Limit>, core::tier_count> tiers;  // none: unlimited
   bool more_ranks = true;                                    // whether more ranks would bring more memory
   std::optional<Limit>& of(core::Tier tier) { return tiers[static_cast<size_t>(tier)]; }
-  bool hold(const TierBytes& peaks) const;
+  bool hold(const TierBytes& peaks) const { return excess(peaks) == 0; }
+  double excess(const TierBytes& peaks) const;  // bytes of all tiers above their limits
 };
 // memory.*_budget_bytes and, of a cluster, its device but for what is reserved there, and each rank's share of its
 // host's memory: the smaller of each.

@@ -1,6 +1,8 @@
 #include "runtime/plan/offload_candidates.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "optimizer/optimizer.h"
 #include "runtime/cost/cost.h"
@@ -94,21 +96,54 @@ class PlacementSearch {
     base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
   }
 
-  // Returns the layout in which the fewest candidates have left for the tiers to hold the rest; when they never do, all
-  // candidates have left.
   Layout run() {
-    const size_t left = fewest(order_.size(), [&](size_t n) { return problem_.holds(with(n, 0), Tier::device); });
-    Layout best = with(left, 0);
-    if (problem_.config.memory.nvme_path.empty() || problem_.holds(best, Tier::host)) return best;
+    const size_t all = order_.size();
+    if (!holds(all, 0, Tier::device)) return with(all, 0);
+    const size_t left = fewest(all, [&](size_t n) { return holds(n, 0, Tier::device); });
+    if (problem_.config.memory.nvme_path.empty() || holds(left, 0, Tier::host)) return with(left, 0);
     // What comes from a file is longer on its way, so that more may be on the device at a time.
-    const auto all = [&](size_t n) { return with(n, moved(n).size()); };
-    const size_t more =
-        fewest(order_.size(), [&](size_t n) { return n >= left && problem_.holds(all(n), Tier::device); });
-    best = with(more, fewest(moved(more).size(), [&](size_t n) { return problem_.holds(with(more, n), Tier::host); }));
-    return problem_.holds(best, Tier::device) ? best : all(more);
+    const auto with_file = [&](const auto& expected) {
+      const size_t more = fewest(all, [&](size_t n) { return n >= left && holds(n, expected(n), Tier::device); });
+      return std::pair(more, fewest(moved(more).size(), [&](size_t n) { return holds(more, n, Tier::host); }));
+    };
+    const auto [n, on_file] = with_file([&](size_t candidates) { return expected_on_file(candidates); });
+    if (holds(n, on_file, Tier::device)) return with(n, on_file);
+    const auto everything = [&](size_t candidates) { return moved(candidates).size(); };
+    const auto [most, of_these] = with_file(everything);
+    const bool only_there = !holds(most, of_these, Tier::device) && holds(most, everything(most), Tier::device);
+    return with(most, only_there ? everything(most) : of_these);
+  }
+
+  Layout least() {
+    const size_t all = order_.size(), most = moved(all).size();
+    if (problem_.config.memory.nvme_path.empty() || holds(all, 0, Tier::host)) return with(all, 0);
+    size_t on_file = expected_on_file(all);
+    while (on_file < most && !holds(all, on_file, Tier::host)) on_file = std::min(most, on_file + 1 + on_file / 8);
+    return with(all, on_file);
   }
 
  private:
+  // Whether a tier holds what it has when `left` candidates have left and `on_file` of them are on NVMe.
+  bool holds(size_t left, size_t on_file, Tier tier) {
+    const auto [found, added] = peaks_.try_emplace({left, on_file});
+    if (added) found->second = problem_.peaks(with(left, on_file));
+    const auto t = static_cast<size_t>(tier);
+    return !problem_.limits.tiers[t] || found->second[t] <= problem_.limits.tiers[t]->bytes;
+  }
+
+  // So many go on to NVMe for the host to hold the rest, going by their bytes and by what the host needs when it keeps
+  // none of them.
+  size_t expected_on_file(size_t left) {
+    const std::vector<OffloadCandidate> all = moved(left);
+    const size_t most = moved(order_.size()).size();
+    constexpr auto host = static_cast<size_t>(Tier::host);
+    if (!problem_.limits.tiers[host] || !holds(order_.size(), most, Tier::host)) return all.size();
+    uint64_t room = problem_.limits.tiers[host]->bytes - peaks_.at({order_.size(), most})[host];
+    size_t on_file = all.size();
+    while (on_file > 0 && all[on_file - 1].bytes <= room) room -= all[--on_file].bytes;
+    return on_file;
+  }
+
   // The smallest number up to `most` for which `enough` holds, where more is never worse; `most` if there is none.
   template <class Enough>
   static size_t fewest(size_t most, Enough enough) {
@@ -174,6 +209,7 @@ class PlacementSearch {
   const FitProblem& problem_;
   Layout base_;
   const std::vector<OffloadCandidate> order_;
+  std::map<std::pair<size_t, size_t>, TierBytes> peaks_;  // by candidates that have left, and by those on NVMe
 };
 
 }  // namespace
@@ -213,6 +249,23 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
 
 Layout cheapest_offload(const FitProblem& problem, const Layout& start) {
   return PlacementSearch(problem, start).run();
+}
+
+Layout least_offload(const FitProblem& problem, const Layout& start) {
+  return PlacementSearch(problem, start).least();
+}
+
+uint64_t state_bytes(const Layout& layout) {
+  uint64_t bytes = 0;
+  for (const optimizer::Unit& unit : layout.units.units) {
+    bytes += as_bytes(unit.extent(unit.held.weights), layout.compute);
+    if (!unit.trained) continue;
+    // Updates that follow their gradients closely need not keep these.
+    if (!layout.early_updates()) bytes += as_bytes(unit.extent(unit.held.grads), layout.grad);
+    if (layout.has_master(unit)) bytes += as_bytes(unit.extent(unit.held.states), core::DType::f32);
+    for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) bytes += kind.bytes_of(unit);
+  }
+  return bytes;
 }
 
 }  // namespace zrt::runtime

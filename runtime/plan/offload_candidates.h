@@ -11,8 +11,14 @@ namespace zrt::runtime {
 // the step the least time for each byte it frees: as a rule masters and moments, then gradients, then weights, and
 // activations where neither moving them nor computing them again is dearer. What the host tier does not hold goes on to
 // the NVMe tier, if the configuration has one, in the same order. Returns the layout in which the fewest
-// candidates have left for the tiers to hold the rest; when they never do, all candidates have left.
+// candidates have left for the tiers to hold the rest. Where the device does not hold what stays when all have left,
+// that layout, with nothing on NVMe: no other one needs less of the device.
 Layout cheapest_offload(const FitProblem& problem, const Layout& start);
+// All candidates have left, the fewest of them for the NVMe tier.
+Layout least_offload(const FitProblem& problem, const Layout& start);
+
+// Bytes of states that a rank keeps in one tier or another, whatever the placement.
+uint64_t state_bytes(const Layout& layout);
 
 // What may leave the device tier, the cheapest first.
 struct OffloadCandidate {

@@ -28,11 +28,6 @@ TierBytes FitProblem::peaks(const Layout& layout) const {
   return peak_bytes(compile(layout, phases, {}, false).plan);
 }
 
-bool FitProblem::holds(const Layout& layout, Tier tier) const {
-  const auto& limit = limits.tiers[static_cast<size_t>(tier)];
-  return !limit || peaks(layout)[static_cast<size_t>(tier)] <= limit->bytes;
-}
-
 const std::vector<PlacementPolicy>& placement_policies() {
   return registered();
 }

@@ -20,7 +20,6 @@ struct FitProblem {
 
   TierBytes peaks(const Layout& layout) const;  // compiles it
   bool holds(const Layout& layout) const { return limits.hold(peaks(layout)); }
-  bool holds(const Layout& layout, Tier tier) const;
 };
 
 struct PlacementPolicy {
