@@ -14,6 +14,7 @@
 #include "runtime/plan/fit.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/program/moved.h"
 
 namespace zrt::runtime {
 namespace {
@@ -34,8 +35,8 @@ Knobs knobs_of(const Config& config) {
 }
 
 constexpr int64_t smallest_unit_bytes = 1 << 20;
-// A placement of more microbatches takes minutes to settle, so it is sought only when nothing else fits.
-constexpr int64_t quick_microbatches = 256;
+// Of more units a program takes long to make, and each needs little already.
+constexpr int64_t most_units = 1024;
 
 // Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
 using Ladder = std::vector<Knobs>;
@@ -73,19 +74,70 @@ class SuggestionSearch {
       if (suggestion) suggestions.push_back(*suggestion);
     };
     for (const Knobs& knobs : found) add(fitted(changes_of(knobs), knobs.ranks));
-    if (suggestions.empty() || config_.batch.accumulation <= quick_microbatches) add(placed());
+    add(placed());
+    for (const std::vector<Changes>& way : ways()) add(first_of(way));
     std::stable_sort(suggestions.begin(), suggestions.end(),
                      [](const Suggestion& a, const Suggestion& b) { return a.cost < b.cost; });
     return suggestions;
   }
 
  private:
-  // Suggests an automatic placement instead of the configuration's own. Only a cluster gives it a price.
+  // Suggests an automatic placement instead of the configuration's own.
   std::optional<Suggestion> placed() const {
     if (config_.memory.open_placement || phases_.empty()) return std::nullopt;
-    std::optional<Suggestion> moved = fitted({{"memory.placement", "auto"}}, base_.ranks);
-    if (moved && !moved->seconds_per_step) moved->cost = 0;
-    return moved;
+    return fitted({{"memory.placement", "auto"}}, base_.ranks);
+  }
+
+  // Changes of keys that are no matter of more or less, in turns from the mildest on: of each way the first that fits
+  // is suggested. The ranks stay; where fewer of them have different samples, each takes more microbatches.
+  std::vector<std::vector<Changes>> ways() const {
+    std::vector<std::vector<Changes>> all;
+    const MemoryConfig& memory = config_.memory;
+    if (!memory.open_recompute && memory.recompute != Recompute::full) {
+      std::vector<Changes>& again = all.emplace_back();
+      if (memory.recompute == Recompute::none) again.push_back({{"memory.recompute", "selective"}});
+      again.push_back({{"memory.recompute", "full"}});
+    }
+    const Mesh& mesh = config_.mesh;
+    if (mesh.tensor() > 1 && !config_.model.degrees.sequence_parallel) all.push_back({{{"parallel.sequence", "true"}}});
+    all.push_back(shared("parallel.tensor", mesh.tensor()));
+    all.push_back(shared("parallel.pipeline", mesh.pipeline()));
+    if (mesh.pipeline() > 1 && config_.parallel.schedule.kind != ScheduleKind::one_f_one_b) {
+      all.push_back({{{"parallel.schedule", "1f1b"}, {"parallel.virtual_pipeline", "1"}}});
+    }
+    std::vector<Changes>& forms = all.emplace_back();
+    for (const char* moments : {"bf16", "int8"}) forms.push_back({{"memory.moments", moments}});
+    if (memory.master && config_.precision.compute == core::DType::bf16) {
+      forms.push_back({{"memory.moments", "int8"}, {"memory.master", "none"}});
+    }
+    return all;
+  }
+
+  // Two, four … times as many ranks of a model share it, as long as some are left that do not.
+  std::vector<Changes> shared(const char* key, int degree) const {
+    std::vector<Changes> all;
+    for (int times = 2; config_.mesh.data() % times == 0; times *= 2) {
+      all.push_back({{key, fmt::format("{}", degree * times)},
+                     {"gradient_accumulation_steps", fmt::format("{}", config_.batch.accumulation * times)}});
+    }
+    return all;
+  }
+
+  std::optional<Suggestion> first_of(const std::vector<Changes>& way) const {
+    for (const Changes& changes : way) {
+      try {
+        if (!tried(changes, base_.ranks).fits) continue;
+      } catch (const core::ConfigError&) {
+        continue;  // for example heads that so many ranks cannot share
+      }
+      if (std::optional<Suggestion> found = fitted(changes, base_.ranks)) return found;
+    }
+    return std::nullopt;
+  }
+
+  // Other degrees need blocks that know of them.
+  models::Model model_of(const Config& config) const {
+    return config.model.degrees == model_.degrees ? model_ : config.model.make();
   }
 
   Config changed(const Changes& changes, int ranks) const {
@@ -104,12 +156,13 @@ class SuggestionSearch {
       const Config config = changed(result.changes, ranks);
       FitRequest request = rules_.request(config);
       request.check = false;
-      const std::vector<Compiled> stages = fit(config, make_layouts(config, model_), std::move(request)).stages;
+      const std::vector<Compiled> stages =
+          fit(config, make_layouts(config, model_of(config)), std::move(request)).stages;
       if (!rules_.holds(config, stages)) return std::nullopt;
       result.peaks = peak_bytes(stages);
       if (!stages.front().set.has("step")) return result;
       result.comm_bytes = comm_bytes(stages);
-      result.cost = static_cast<double>(result.comm_bytes);
+      result.cost = static_cast<double>(result.comm_bytes + moved_bytes(stages));
       if (cluster_) {
         result.seconds_per_step = simulate_step(stages, *cluster_).front().seconds;
         result.cost = *result.seconds_per_step;
@@ -127,6 +180,16 @@ class SuggestionSearch {
     for (const Compiled& stage : stages) {
       if (!stage.set.has("step")) continue;
       most = std::max(most, total(runtime::comm_bytes(stage.set, stage.set.program("step"), stage.layout)));
+    }
+    return most;
+  }
+
+  // Between tiers, by a rank of the stage that moves most, in a step.
+  static uint64_t moved_bytes(const std::vector<Compiled>& stages) {
+    uint64_t most = 0;
+    for (const Compiled& stage : stages) {
+      const Moved moved = forecast_moved(stage.set, stage.set.program("step"));
+      most = std::max(most, moved.to_device + moved.to_host + moved.read + moved.written);
     }
     return most;
   }
@@ -159,9 +222,11 @@ class SuggestionSearch {
   }
   static Ladder microbatches(const Knobs& knobs) { return smaller_divisors(knobs, &Knobs::micro); }
   static Ladder windows(const Knobs& knobs) { return smaller_divisors(knobs, &Knobs::every); }
-  static Ladder units(Knobs knobs) {
+  Ladder units(Knobs knobs) const {
     Ladder ladder;
-    while (knobs.unit_bytes / 2 >= smallest_unit_bytes) knobs.unit_bytes /= 2, ladder.push_back(knobs);
+    const int64_t bytes = model_.parameters() * static_cast<int64_t>(core::dtype_size(config_.precision.compute));
+    const int64_t smallest = std::max(smallest_unit_bytes, bytes / most_units);
+    while (knobs.unit_bytes / 2 >= smallest) knobs.unit_bytes /= 2, ladder.push_back(knobs);
     return ladder;
   }
   static Ladder overlaps(Knobs knobs) {
@@ -211,18 +276,29 @@ class SuggestionSearch {
     return *std::partition_point(ladder.begin(), ladder.end() - 1, [&](const Knobs& knobs) { return !fits(knobs); });
   }
 
-  // Twice as many until they suffice, or cannot: what a doubling saves is at least what all further ones would.
+  // Twice as many until they suffice, or cannot: what a doubling saves is at least what all further ones would. Of
+  // those between the last two numbers the smallest that suffices is taken.
   std::optional<Knobs> more_ranks(Knobs knobs) {
     if (!limits_.more_ranks) return std::nullopt;
     const Tried* last = attempt(knobs);
     while (last && knobs.ranks <= Mesh::max_ranks / 2) {
       knobs.ranks *= 2;
       const Tried* next = attempt(knobs);
-      if (next && next->fits) return knobs;
+      if (next && next->fits) return fewest_ranks(knobs);
       if (!next || next->excess - (last->excess - next->excess) >= 0) return std::nullopt;
       last = next;
     }
     return std::nullopt;
+  }
+  Knobs fewest_ranks(Knobs knobs) {
+    int low = knobs.ranks / base_.ranks / 2, high = 2 * low;  // times the base's; the former are too few
+    while (high - low > 1) {
+      Knobs middle = knobs;
+      middle.ranks = (low + (high - low) / 2) * base_.ranks;
+      (fits(middle) ? high : low) = middle.ranks / base_.ranks;
+    }
+    knobs.ranks = high * base_.ranks;
+    return knobs;
   }
   bool take_ranks(Knobs& knobs) {
     const auto found = more_ranks(knobs);
@@ -241,7 +317,7 @@ class SuggestionSearch {
     const auto [found, added] = tried_.try_emplace(key);
     if (added) {
       try {
-        found->second = compiled(knobs);
+        found->second = tried(changes_of(knobs), knobs.ranks);
       } catch (const core::ConfigError&) {
         // For example a batch type that only some of the candidates allow.
       }
@@ -270,20 +346,18 @@ class SuggestionSearch {
   }
 
   // By the placement that needs the least memory, whatever it costs a step.
-  Tried compiled(const Knobs& knobs) const {
-    Tried tried;
-    const Config config = changed(changes_of(knobs), knobs.ranks);
+  Tried tried(const Changes& changes, int ranks) const {
+    const Config config = changed(changes, ranks);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
-    const TierBytes peaks = peak_bytes(
-        fit(config, make_layouts(config, model_), {phases_, limits, memory_limits(config, nullptr), {}, false, false})
-            .stages);
-    for (size_t t = 0; t < core::tier_count; ++t) {
-      if (!limits.tiers[t]) continue;
-      tried.excess += std::max(0.0, static_cast<double>(peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
-    }
-    tried.fits = tried.excess == 0;
-    return tried;
+    std::vector<Layout> layouts = make_layouts(config, model_of(config));
+    // What fits nowhere need not be compiled.
+    const bool trains = std::find(phases_.begin(), phases_.end(), "step") != phases_.end();
+    const uint64_t missing = trains ? missing_bytes(config, layouts, limits) : 0;
+    if (missing > 0) return {false, static_cast<double>(missing)};
+    const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
+    const double excess = limits.excess(peak_bytes(fit(config, std::move(layouts), request).stages));
+    return {excess == 0, excess};
   }
 
   const Config& config_;

@@ -16,8 +16,8 @@ struct Suggestion {
   TierBytes peaks{};
   uint64_t comm_bytes = 0;                 // received by a rank in a step
   std::optional<double> seconds_per_step;  // on the cluster
-  double cost = 0;                         // rank-seconds per token; without a cluster, bytes that ranks receive for it
-  std::string options() const;             // "--set zero_optimization.stage=3", for a command line
+  double cost = 0;              // rank-seconds per token; without a cluster, bytes that ranks receive and move
+  std::string options() const;  // "--set zero_optimization.stage=3", for a command line
 };
 
 // The caller's way to fit a configuration and to judge the outcome. Suggestions take their figures from it, so that a
@@ -29,8 +29,9 @@ struct FitRules {
 
 // The smallest changes that make the run fit, the cheapest first: each alone where one is enough, else with a higher
 // stage, else all together. Candidates are stages, microbatches with more accumulation, windows of reduce_every,
-// units, overlap and the number of ranks. They are sought within `limits`, by `phases`, and those found are fitted by
-// the rules. `model` stays. Empty when none of them is enough. `cluster` may be null.
+// units, overlap and the number of ranks; and other ways, of each the mildest: recomputation, degrees of the mesh,
+// schedule, forms of states, automatic placement. They are sought within `limits`, by `phases`, and those found are
+// fitted by the rules. `model` stays. Empty when none of them is enough. `cluster` may be null.
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,
                                      const Cluster* cluster, const FitRules& rules);

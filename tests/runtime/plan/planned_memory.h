@@ -18,11 +18,18 @@ inline bool moves(const Suggestion& suggestion) {
   return suggestion.changes.front().first == "memory.placement";
 }
 
-// Without the suggestion that what must stay on the device need not, which stands first.
+// Suggests another way to hold or share what a rank has, at the same ranks, stage and microbatch.
+inline bool goes_another_way(const Suggestion& suggestion) {
+  const std::string& key = suggestion.changes.front().first;
+  return moves(suggestion) || key == "memory.recompute" || key == "memory.moments" || key == "parallel.sequence" ||
+         key == "parallel.tensor" || key == "parallel.pipeline" || key == "parallel.schedule";
+}
+
+// Only the suggestions of more or less: ranks, stage, microbatch, windows, units and overlap.
 inline std::unique_ptr<Planned> planned_in_place(const std::vector<std::string>& sets, int ranks,
                                                  const std::optional<Cluster>& cluster = {}) {
   auto p = planned(sets, ranks, cluster);
-  std::erase_if(p->plan.suggestions, moves);
+  std::erase_if(p->plan.suggestions, goes_another_way);
   return p;
 }
 
