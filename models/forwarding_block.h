@@ -13,6 +13,7 @@ class ForwardingBlock : public Block {
   const std::vector<Param>& params() const override { return inner_->params(); }
   int64_t output_width() const override { return inner_->output_width(); }
   const Anatomy& anatomy() const override { return inner_->anatomy(); }
+  int64_t port_rows(size_t port, const Shape& shape) const override { return inner_->port_rows(port, shape); }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override { return inner_->saved_bytes(shape, part); }
   uint64_t held_bytes(const Shape& shape, size_t part) const override { return inner_->held_bytes(shape, part); }
   uint64_t forward_workspace_bytes(const Shape& shape) const override { return inner_->forward_workspace_bytes(shape); }

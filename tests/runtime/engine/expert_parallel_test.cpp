@@ -2,6 +2,7 @@
 // same bits whatever else is chosen, and what ranks give each other.
 #include <numeric>
 
+#include "models/sharing.h"
 #include "runtime/config/config.h"
 #include "tests/runtime/engine/model_sweep.h"
 #include "tests/runtime/pipeline.h"
@@ -42,6 +43,13 @@ models::Model make(bool llama, const Setting& s, int64_t layers = 2, bool tied =
   return llama ? llama_with(s, likeliest, layers, tied) : gpt2_with(s, prototypes, layers, tied);
 }
 
+// One feed-forward part and router for both layers, which norms alone tell apart.
+models::Model shared_layers(bool llama, const Setting& s) {
+  const models::Experts& experts = llama ? likeliest : roomy;
+  const models::Model model = llama ? llama_with(s, experts, 4) : gpt2_with(s, experts, 4);
+  return models::share(model, {{2, 2}, {"*ln_*", "*norm*"}});
+}
+
 // Ties go to the lower expert.
 models::Model with_equal_logits(models::Model model) {
   for (auto& block : model.blocks) {
@@ -71,6 +79,24 @@ TEST_CASE("Experts that are spread over ranks begin with the weights of those th
       CHECK(run(make(llama, s), s).state == all);
       s.stage = 3;
       CHECK(run(make(llama, s), s).state == all);
+    }
+  }
+}
+
+TEST_CASE("Layers that share their parameters spread their experts as others do") {
+  for (const bool llama : {true, false}) {
+    Setting s = descent(4, 3);
+    const Outcome all = run(shared_layers(llama, s), s);
+    for (const int expert : {2, 4}) {
+      s.expert = expert, s.stage = 0;
+      const Outcome spread = run(shared_layers(llama, s), s);
+      CAPTURE(llama, expert);
+      CHECK(spread.norms[0] == Approx(all.norms[0]).epsilon(1e-6));
+      CHECK(spread.losses.back() == Approx(all.losses.back()).epsilon(1e-5));
+      CHECK(spread.planned == spread.measured);
+      s.stage = 3, s.recompute = {Recompute::full};
+      CHECK(run(shared_layers(llama, s), s).state == spread.state);
+      s.recompute = {};
     }
   }
 }
