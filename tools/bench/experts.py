@@ -90,10 +90,10 @@ def show(options):
     print("|---|---|---|---|---|")
     for (picks, way, aux), same in found.items():
         ends = [each["final"] for each in same]
-        base = [each["final"] for each in found[(picks, "top_k", aux)]]
-        gaps = [mine - theirs for mine, theirs in zip(ends, base)]
+        base = {each["seed"]: each["final"] for each in found.get((picks, "top_k", aux), [])}
+        gaps = [each["final"] - base[each["seed"]] for each in same if each["seed"] in base]
         print(f"| {picks} | {NAMES[way]} | {aux} | {statistics.mean(ends):.3f} ({min(ends):.3f} – {max(ends):.3f}) | "
-              + (f"{min(gaps):+.3f} to {max(gaps):+.3f} |" if way != "top_k" else "|"))
+              + (f"{min(gaps):+.3f} to {max(gaps):+.3f} |" if way != "top_k" and gaps else "|"))
     print("\n| picks | way | aux_loss | deviation ÷ mean, first | last | largest ÷ mean, last | never picked, last | dropped, "
           "first quarter | last quarter |")
     print("|---|---|---|---|---|---|---|---|---|")
