@@ -142,8 +142,8 @@ struct Op {
   uint32_t block = 0;
   models::Parts parts = models::all_parts;                   // of the block, that the op runs
   models::Half half = models::Half::both;                    // of a backward
-  bool again = false;                                        // of an exchange: what full recomputation makes
-  uint8_t port = 0;                                          // … which of the block's …
+  bool again = false;                                        // of an exchange: it repeats one of the forward
+  uint8_t port = 0;                                          // of an exchange: which of the block's …
   models::Collective collective = models::Collective::none;  // … and what completes it
   Index microbatch;                                          // within the step
   uint32_t round = 0;                                        // of an optimizer's sums

@@ -42,10 +42,10 @@ auto fields(Group& group) {
   return std::tie(axes, name, ranks, staging);
 }
 auto fields(Op& op) {
-  auto& [kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row, fixed,
-         units, accumulate, shard_bytes, accesses, waits] = op;
-  return std::tie(kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row,
-                  fixed, units, accumulate, shard_bytes, accesses, waits);
+  auto& [kind, lane, group, name, block, parts, half, again, port, collective, microbatch, round, first_owner, row,
+         fixed, units, accumulate, shard_bytes, accesses, waits] = op;
+  return std::tie(kind, lane, group, name, block, parts, half, again, port, collective, microbatch, round, first_owner,
+                  row, fixed, units, accumulate, shard_bytes, accesses, waits);
 }
 auto fields(Segment& segment) {
   auto& [first, count, repeat] = segment;
