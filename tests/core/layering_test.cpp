@@ -26,7 +26,7 @@ const std::map<std::string, int> levels = [] {
       {"runtime/config"}, {"runtime/program"},
       {"runtime/cost"},   {"runtime/ops"},
       {"runtime/verify"}, {"runtime/passes"},
-      {"runtime/plan"},   {"runtime/engine"},
+      {"runtime/plan"},   {"runtime/search", "runtime/engine"},
       {"runtime/train"},  {"runtime/report", "runtime/bench"},
       {"tools"}};
   std::map<std::string, int> all;

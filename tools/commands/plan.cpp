@@ -16,6 +16,7 @@
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/plan_config.h"
+#include "tools/commands/plan_search.h"
 #include "tools/commands/user_file.h"
 
 namespace zrt::tools {
@@ -35,14 +36,18 @@ int plan_command(const Args& args) {
                                         "write a page with lanes and memory over the time of a step to this file")(
       "program", "print the programs that a rank runs, one op a line, instead of the plan")(
       "after", po::value<std::string>(), "with --program: what they are behind this pass")(
-      "phase", po::value<std::string>(), "with --program: of this phase alone, such as step");
+      "phase", po::value<std::string>(), "with --program: of this phase alone, such as step")(
+      "search", "find the fastest ways to spread the run over these ranks that fit, instead of the plan of one")(
+      "most", po::value<int>()->default_value(24), "with --search: so many ways are compiled")(
+      "tokens", po::value<double>()->default_value(0), "with --search: say how long so many tokens take")(
+      "price", po::value<double>()->default_value(0), "with --tokens: what a GPU costs in an hour");
   add_force_option(options);
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
              "zrt plan CONFIG|DIR [--model DIR] [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw "
              "FILE] "
-             "[--force] [--program [--after PASS] [--phase NAME]]\n\n"
+             "[--force] [--program [--after PASS] [--phase NAME]] [--search [--most N] [--tokens N [--price N]]]\n\n"
              "DIR, a folder with a model, in place of a configuration is --model DIR without one.\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
              options, {"CONFIG"}, values, false, true)) {
@@ -64,6 +69,7 @@ int plan_command(const Args& args) {
                          values.count("CONFIG") ? values["CONFIG"].as<std::string>() : std::string()},
                         values);
   }
+  if (values.count("search")) return search_command(values);
   const runtime::Config loaded = plan_config(values);
   const std::string& transport = values["transport"].as<std::string>();
   if (!transport.empty() && transport != "nccl") {

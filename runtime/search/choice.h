@@ -1,0 +1,43 @@
+// The ways to spread a run over its ranks that a search chooses among, and the keys that say each.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/config/config.h"
+
+namespace zrt::runtime::search {
+
+// A run whose mesh is sought. The configuration is that of one rank, without a mesh; the global batch is its own.
+struct Task {
+  Config config;
+  int ranks = 1;
+  std::map<std::string, std::string> fixed;  // keys of choices that have a value, to which the search keeps
+};
+
+// One way. Data-parallel ranks are those that tensor and pipeline leave; accumulation keeps the global batch.
+struct Choice {
+  int tensor = 1, pipeline = 1, chunks = 1, stage = 0;
+  std::string schedule = "1f1b", recompute = "none";
+  int64_t micro = 1;
+
+  int data(const Task& task) const { return task.ranks / (tensor * pipeline); }
+  int64_t microbatches(const Task& task) const { return task.config.batch.train / (micro * data(task)); }
+};
+
+// Keys of a choice and their values, as --set takes them, in a fixed order.
+std::vector<std::pair<std::string, std::string>> keys_of(const Choice& choice, const Task& task);
+
+// Reads a configuration, with settings, for a search. Throws like load_config, and ConfigError where train_batch_size
+// is not given: without a mesh nothing else says the batch.
+Task load_task(const std::filesystem::path& file, const Settings& sets, int ranks);
+
+// The configuration with a choice and a global batch. Throws ConfigError where the choice is not legal.
+Config with_choice(const Task& task, const Choice& choice, int64_t batch);
+
+// All choices whose numbers divide what they have to. Tensor-parallel ranks stay inside a host.
+std::vector<Choice> choices(const Task& task, int ranks_per_host);
+
+}  // namespace zrt::runtime::search

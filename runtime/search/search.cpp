@@ -1,0 +1,117 @@
+#include "runtime/search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/error.h"
+#include "runtime/plan/fit.h"
+#include "runtime/plan/setup.h"
+#include "runtime/plan/simulator.h"
+#include "runtime/search/estimate.h"
+
+namespace zrt::runtime::search {
+namespace {
+
+// Estimates of memory may be this much too high before a choice is not even compiled.
+constexpr double doubt = 1.15;
+// A choice that is estimated this much slower than the best that was found is not compiled.
+constexpr double hopeless = 1.35;
+
+// So many variants of a mesh and stage are compiled: chunks, schedules, microbatches and recomputation.
+constexpr int most_variants = 4;
+
+struct Judged {
+  TierBytes peaks{};
+  bool fits = false;
+  double seconds = 0, busy = 0, comm = 0, io = 0;
+};
+
+Judged judge(const Config& config, const Cluster& cluster) {
+  const models::Model model = config.model.make();
+  FitRequest request{training_phases(config, "init"), {}, {}, {}, true, false};
+  const std::vector<Compiled> stages = fit(config, make_layouts(config, model), request).stages;
+  Judged judged;
+  judged.peaks = peak_bytes(stages);
+  judged.fits = memory_limits(config, &cluster).hold(judged.peaks);
+  for (const Simulation& stage : simulate_step(stages, cluster)) {
+    judged.seconds = std::max(judged.seconds, stage.seconds);
+    if (stage.busy_seconds.front() <= judged.busy) continue;
+    judged.busy = stage.busy_seconds.front();
+    judged.comm = stage.exposed_comm_seconds, judged.io = stage.exposed_io_seconds;
+  }
+  return judged;
+}
+
+// Continues the line through two steps to one of more microbatches.
+Judged continued(const Judged& first, int64_t from, const Judged& second, int64_t to, int64_t wanted) {
+  const double turns = static_cast<double>(wanted - from) / static_cast<double>(to - from);
+  const auto line = [&](double Judged::*field) { return first.*field + turns * (second.*field - first.*field); };
+  Judged judged = second;
+  judged.seconds = line(&Judged::seconds), judged.busy = line(&Judged::busy);
+  judged.comm = std::max(0.0, line(&Judged::comm)), judged.io = std::max(0.0, line(&Judged::io));
+  return judged;
+}
+
+// Judges a choice by steps of few microbatches where it has many.
+Judged judge(const Task& task, const Choice& choice, const Cluster& cluster) {
+  const int64_t microbatches = choice.microbatches(task), turn = std::max(2, choice.pipeline);
+  const auto of = [&](int64_t count) {
+    return judge(with_choice(task, choice, count * choice.micro * choice.data(task)), cluster);
+  };
+  if (microbatches <= 4 * turn) return of(microbatches);
+  return continued(of(2 * turn), 2 * turn, of(3 * turn), 3 * turn, microbatches);
+}
+
+struct Guess {
+  Choice choice;
+  Estimate estimate;
+};
+
+}  // namespace
+
+Result search(const Task& task, const Cluster& cluster, size_t most, const Progress& progress) {
+  if (task.config.pseudo_to_real) {
+    throw core::ConfigError(
+        "--search spreads layers that have parameters of their own, but pseudo_to_real lets layers share them. Leave "
+        "that section out for the search.");
+  }
+  Result result;
+  const std::vector<Choice> all = choices(task, cluster.ranks_per_host);
+  const auto device = memory_limits(task.config, &cluster).of(core::Tier::device);
+  Estimator estimator(task, cluster);
+  std::vector<Guess> guesses;
+  for (size_t i = 0; i < all.size(); ++i) {
+    progress("estimated", i, all.size());
+    const std::optional<Estimate> estimate = estimator.of(all[i]);
+    if (!estimate) continue;
+    ++result.considered;
+    if (device && estimate->device_bytes > doubt * static_cast<double>(device->bytes)) continue;
+    guesses.push_back({all[i], *estimate});
+  }
+  std::stable_sort(guesses.begin(), guesses.end(),
+                   [](const Guess& a, const Guess& b) { return a.estimate.seconds < b.estimate.seconds; });
+  double best = 0;
+  std::map<std::array<int, 3>, int> variants;
+  for (const Guess& guess : guesses) {
+    if (++variants[{guess.choice.tensor, guess.choice.pipeline, guess.choice.stage}] > most_variants) continue;
+    if (result.compiled == most || (best > 0 && guess.estimate.seconds > hopeless * best)) break;
+    progress("compiled", result.compiled, std::min(most, guesses.size()));
+    try {
+      const Judged judged = judge(task, guess.choice, cluster);
+      ++result.compiled;
+      if (!judged.fits) continue;
+      if (best == 0 || judged.seconds < best) best = judged.seconds;
+      result.found.push_back({guess.choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
+    } catch (const core::ConfigError& error) {
+      if (result.refused.empty()) result.refused = error.what();
+    }
+  }
+  std::stable_sort(result.found.begin(), result.found.end(),
+                   [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+  return result;
+}
+
+}  // namespace zrt::runtime::search

@@ -1,0 +1,45 @@
+// Finds the fastest ways to spread a run over its ranks that fit the cluster's memory: estimates all (estimate.h),
+// compiles the best and ranks these by the simulated seconds of their programs.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/limits.h"
+#include "runtime/search/choice.h"
+
+namespace zrt::runtime::search {
+
+struct Found {
+  Choice choice;
+  double seconds = 0;       // of a step
+  double busy_seconds = 0;  // of it the busiest stage computes,
+  double comm_seconds = 0;  // waits for communication
+  double io_seconds = 0;    // and for copies
+  TierBytes peaks{};        // the most of any rank
+  double idle_seconds() const { return std::max(0.0, seconds - busy_seconds - comm_seconds - io_seconds); }
+};
+
+struct Result {
+  std::vector<Found> found;  // that fit, the fastest first
+  size_t considered = 0;     // choices that are legal
+  size_t compiled = 0;
+  std::string refused;  // why the first choice was refused, where all were
+};
+
+// Says how many of the choices at hand are done.
+using Progress = std::function<void(const std::string& what, size_t done, size_t all)>;
+
+// Compiles at most `most` choices. Steps of many microbatches are timed by two shorter ones: a turn takes as long as
+// any other. Throws ConfigError for a run whose layers share parameters.
+Result search(const Task& task, const Cluster& cluster, size_t most, const Progress& progress);
+
+// What tokens cost at these seconds.
+struct Price {
+  double tokens = 0, per_gpu_hour = 0;  // 0: not asked for
+};
+std::string search_text(const Result& result, const Task& task, const Cluster& cluster, const Price& price,
+                        const std::string& command);
+std::string search_json(const Result& result, const Task& task, const Cluster& cluster, const Price& price);
+
+}  // namespace zrt::runtime::search

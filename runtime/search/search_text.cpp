@@ -1,0 +1,85 @@
+// The result of a search as a table for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/ledger.h"
+#include "runtime/search/search.h"
+
+namespace zrt::runtime::search {
+namespace {
+
+constexpr size_t shown_ways = 12;  // --json has all
+
+// Names what a way loses most by, beside the fastest.
+std::string loss_text(const Found& found, const Found& first) {
+  struct Part {
+    const char* name;
+    double more;
+  };
+  const std::array<Part, 4> parts{{{"computation", found.busy_seconds - first.busy_seconds},
+                                   {"communication", found.comm_seconds - first.comm_seconds},
+                                   {"copies", found.io_seconds - first.io_seconds},
+                                   {"waiting for other stages", found.idle_seconds() - first.idle_seconds()}}};
+  const Part* most = parts.data();
+  for (const Part& part : parts) {
+    if (part.more > most->more) most = &part;
+  }
+  const std::string behind = fmt::format("+{:.1f} %", 100 * (found.seconds / first.seconds - 1));
+  return most->more > 0 ? fmt::format("{}, {} +{:.3g} s", behind, most->name, most->more) : behind;
+}
+
+std::string price_text(const Found& found, const Task& task, const Price& price) {
+  const Config& config = task.config;
+  const int ranks = task.ranks;
+  const double tokens = static_cast<double>(config.batch.train * config.model.sequence);
+  const double hours = found.seconds * price.tokens / tokens / 3600;
+  std::string text = fmt::format("{:.4g} tokens take the fastest {:.1f} days, {:.0f} GPU-hours", price.tokens,
+                                 hours / 24, hours * ranks);
+  if (price.per_gpu_hour > 0) {
+    text += fmt::format(", which cost {:.0f} at {:g} each", hours * ranks * price.per_gpu_hour, price.per_gpu_hour);
+  }
+  return text + ".\n";
+}
+
+}  // namespace
+
+std::string search_text(const Result& result, const Task& task, const Cluster& cluster, const Price& price,
+                        const std::string& command) {
+  const Config& config = task.config;
+  const int ranks = task.ranks;
+  std::string text =
+      fmt::format("{} rank{} of {}, {} samples of {} tokens a step: {} ways are legal, {} of them compiled\n", ranks,
+                  ranks == 1 ? "" : "s", cluster.name, config.batch.train, config.model.sequence, result.considered,
+                  result.compiled);
+  for (const auto& [key, value] : task.fixed) text += fmt::format("  {} = {}, as the command line says\n", key, value);
+  if (result.found.empty()) {
+    text += "None of them fits the device tier.";
+    if (!result.refused.empty()) text += " Of those that were refused: " + result.refused;
+    return text + " `zrt plan` without --search says what one lacks, and places states on the host or NVMe.\n";
+  }
+  text += fmt::format("{:>3} {:>9} {:>10} {:>6} {:>8} {:>5} {:>6} {:<11} {:>5} {:>10} {:>5} {:<9} {:>10}  {}\n", "",
+                      "s/step", "tokens/s", "tensor", "pipeline", "data", "chunks", "schedule", "stage", "microbatch",
+                      "steps", "recompute", "device", "behind the first");
+  for (size_t i = 0; i < std::min(result.found.size(), shown_ways); ++i) {
+    const Found& found = result.found[i];
+    const Choice& choice = found.choice;
+    const double tokens = static_cast<double>(config.batch.train * config.model.sequence);
+    text += fmt::format("{:>3} {:>9.4g} {:>10.4g} {:>6} {:>8} {:>5} {:>6} {:<11} {:>5} {:>10} {:>5} {:<9} {:>10}  {}\n",
+                        i + 1, found.seconds, tokens / found.seconds, choice.tensor, choice.pipeline, choice.data(task),
+                        choice.chunks, choice.pipeline > 1 ? choice.schedule : "–", choice.stage, choice.micro,
+                        choice.microbatches(task), choice.recompute, core::format_bytes(found.peaks[0]),
+                        i == 0 ? "" : loss_text(found, result.found.front()));
+  }
+  const Found& first = result.found.front();
+  text += fmt::format(
+      "The fastest computes {:.4g} s of a step, waits {:.4g} s for communication and {:.4g} s for other stages.\n",
+      first.busy_seconds, first.comm_seconds, first.idle_seconds());
+  if (price.tokens > 0) text += price_text(first, task, price);
+  text += command;
+  for (const auto& [key, value] : keys_of(first.choice, task)) text += fmt::format(" --set {}={}", key, value);
+  return text + "\n";
+}
+
+}  // namespace zrt::runtime::search

@@ -1,0 +1,141 @@
+// The search for a mesh: against published meshes, with keys that are fixed, and its command when it is followed.
+#include "runtime/search/search.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/setup.h"
+#include "tests/temporary_folder.h"
+
+namespace zrt::search_test {
+
+using namespace zrt;
+using namespace zrt::runtime;
+using search::Found;
+using search::Result;
+using search::Task;
+
+namespace {
+
+const search::Progress silent = [](const std::string&, size_t, size_t) {};
+
+struct File : testing::TemporaryFolder {
+  explicit File(const std::string& text) { std::ofstream(path / "c.json") << text; }
+  Task task(int ranks, const std::vector<std::string>& sets = {}) const {
+    return search::load_task(path / "c.json", sets, ranks);
+  }
+  // Plans with keys, as `zrt plan` does.
+  Plan plan(int ranks, const std::vector<std::string>& sets, const Cluster& cluster) const {
+    const Config config = load_config(path / "c.json", sets, ranks);
+    return make_plan(config, config.model.make(), training_phases(config, "init"), cluster);
+  }
+};
+
+// A row of Table 1 of Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters".
+struct Row {
+  int layers, hidden, heads, tensor, pipeline, ranks, batch, micro;
+};
+
+std::string text_of(const Row& row) {
+  return fmt::format(
+      R"({{"train_batch_size": {}, "fp16": {{"enabled": true}}, "optimizer": {{"type": "AdamW"}},
+          "model": {{"type": "gpt2", "layers": {}, "hidden": {}, "heads": {}, "sequence": 2048, "vocab": 51200}}}})",
+      row.batch, row.layers, row.hidden, row.heads);
+}
+
+std::vector<std::string> settings_of(const Found& found, const Task& task) {
+  std::vector<std::string> sets;
+  for (const auto& [key, value] : keys_of(found.choice, task)) sets.push_back(key + "=" + value);
+  return sets;
+}
+
+const char* const small =
+    R"({"train_batch_size": 32, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"},
+        "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4, "parallel": {"tensor": 2},
+        "model": {"type": "gpt2", "layers": 8, "hidden": 1024, "heads": 8, "sequence": 512, "vocab": 2048}})";
+
+}  // namespace
+
+TEST_CASE("a published mesh is no faster in the simulator than the one that is found") {
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  for (const Row& row : std::vector<Row>{{24, 2304, 24, 1, 1, 32, 512, 16},
+                                         {30, 3072, 32, 2, 1, 64, 512, 16},
+                                         {36, 4096, 32, 4, 1, 128, 512, 16},
+                                         {48, 8192, 64, 8, 2, 512, 1536, 4}}) {
+    CAPTURE(row.layers, row.hidden);
+    const File file(text_of(row));
+    const Task task = file.task(row.ranks);
+    const Result result = search::search(task, cluster, 8, silent);
+    REQUIRE(!result.found.empty());
+    const Plan published =
+        file.plan(row.ranks,
+                  {fmt::format("parallel.tensor={}", row.tensor), fmt::format("parallel.pipeline={}", row.pipeline),
+                   fmt::format("train_micro_batch_size_per_gpu={}", row.micro), "memory.recompute=full"},
+                  cluster);
+    CHECK(result.found.front().seconds <= published.seconds_per_step());
+    // Followed, it fits and takes what was said of it; steps of many microbatches were told from shorter ones.
+    const Plan followed = file.plan(row.ranks, settings_of(result.found.front(), task), cluster);
+    CHECK(followed.fits);
+    CHECK(followed.seconds_per_step() == Approx(result.found.front().seconds).epsilon(0.01));
+    CHECK(followed.stages.front().compiled.plan.device().peak_bytes <= result.found.front().peaks[0]);
+  }
+}
+
+TEST_CASE("a search keeps the batch and the keys that the command line gives, and takes the file's mesh for open") {
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(small);
+  const Task task = file.task(8, {"zero_optimization.stage=1", "parallel.pipeline=2", "memory.recompute=selective"});
+  const Result result = search::search(task, cluster, 100, silent);
+  REQUIRE(result.found.size() > 3);
+  bool other_tensor = false;
+  double before = 0;
+  for (const Found& found : result.found) {
+    CHECK(found.choice.stage == 1);
+    CHECK(found.choice.pipeline == 2);
+    CHECK(found.choice.recompute == "selective");
+    CHECK(found.choice.tensor * 2 * found.choice.data(task) == 8);
+    CHECK(found.choice.micro * found.choice.microbatches(task) * found.choice.data(task) == 32);
+    CHECK(found.seconds >= before);
+    before = found.seconds;
+    other_tensor = other_tensor || found.choice.tensor != 2;
+  }
+  CHECK(other_tensor);
+  const std::string text = search_text(result, task, cluster, {1e9, 2}, "zrt train c.json --ranks 8");
+  CHECK(text.find("parallel.pipeline = 2, as the command line says") != std::string::npos);
+  const double hours = result.found.front().seconds * 1e9 / (32 * 512) / 3600 * 8;
+  CHECK(text.find(fmt::format("{:.0f} GPU-hours, which cost {:.0f} at 2 each", hours, 2 * hours)) != std::string::npos);
+}
+
+TEST_CASE("ways that do not fit the device are left out, and where none does the search says so") {
+  Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(small);
+  const Task task = file.task(8);
+  const Result all = search::search(task, cluster, 200, silent);
+  uint64_t most = 0;
+  for (const Found& found : all.found) most = std::max(most, found.peaks[0]);
+  auto& device = cluster.tier_bytes[static_cast<size_t>(core::Tier::device)];
+  device = cluster.reserved_bytes + most / 2;
+  const Result fewer = search::search(task, cluster, 200, silent);
+  REQUIRE(!fewer.found.empty());
+  for (const Found& found : fewer.found) CHECK(found.peaks[0] <= most / 2);
+  device = cluster.reserved_bytes + 1'000'000;
+  const Result none = search::search(task, cluster, 200, silent);
+  CHECK(none.found.empty());
+  CHECK(search_text(none, task, cluster, {}, "").find("None of them fits") != std::string::npos);
+}
+
+TEST_CASE("a search needs the batch, and layers of their own") {
+  const File without(R"({"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"},
+    "model": {"type": "gpt2", "layers": 2, "hidden": 64, "heads": 2, "sequence": 32, "vocab": 257}})");
+  CHECK_THROWS_AS(without.task(4), core::ConfigError);
+  const File shared(R"({"train_batch_size": 4, "optimizer": {"type": "AdamW"}, "pseudo_to_real": {"groups": 1},
+    "model": {"type": "gpt2", "layers": 2, "hidden": 64, "heads": 2, "sequence": 32, "vocab": 257, "tied": false}})");
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  CHECK_THROWS_AS(search::search(shared.task(4), cluster, 4, silent), core::ConfigError);
+}
+
+}  // namespace zrt::search_test
