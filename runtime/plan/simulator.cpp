@@ -339,6 +339,24 @@ uint32_t fewest_turns(std::span<const SimulatedStage> stages) {
   return fewest;
 }
 
+// Says whether from b to c every figure grows as it does from a to b: by so little less or more that `times` such
+// differences do not show.
+bool steady(const std::array<std::vector<Simulation>, 3>& runs, double times, double seconds) {
+  constexpr double exact = 1e-5;
+  const auto grows = [&](double a, double b, double c) { return std::abs(c - 2 * b + a) * times <= exact * seconds; };
+  for (size_t s = 0; s < runs[0].size(); ++s) {
+    const Simulation &a = runs[0][s], &b = runs[1][s], &c = runs[2][s];
+    for (double Simulation::*field :
+         {&Simulation::seconds, &Simulation::exposed_comm_seconds, &Simulation::exposed_io_seconds}) {
+      if (!grows(a.*field, b.*field, c.*field)) return false;
+    }
+    for (size_t l = 0; l < a.busy_seconds.size(); ++l) {
+      if (!grows(a.busy_seconds[l], b.busy_seconds[l], c.busy_seconds[l])) return false;
+    }
+  }
+  return true;
+}
+
 // a + times · (b − a).
 std::vector<Simulation> extended(const std::vector<Simulation>& a, const std::vector<Simulation>& b, double times) {
   std::vector<Simulation> all = b;
@@ -358,7 +376,6 @@ std::vector<Simulation> simulate_few_turns(std::span<const SimulatedStage> stage
                                            const CostOf& cost) {
   const uint32_t turns = fewest_turns(stages);
   constexpr uint32_t apart = 4;  // what alternates from turn to turn is the same so many turns later
-  constexpr double exact = 1e-5;
   // What one stage does differently shows in the last one so many turns later.
   for (auto few = std::max(apart, static_cast<uint32_t>(stages.size())); few + 2 * apart < turns / 4; few *= 4) {
     std::array<std::vector<Simulation>, 3> runs;
@@ -368,9 +385,7 @@ std::vector<Simulation> simulate_few_turns(std::span<const SimulatedStage> stage
     }
     const double times = 1 + static_cast<double>(turns - few - 2 * apart) / apart;
     std::vector<Simulation> all = extended(runs[1], runs[2], times);
-    const double step = runs[2].front().seconds - runs[1].front().seconds;
-    const double before = runs[1].front().seconds - runs[0].front().seconds;
-    if (std::abs(step - before) * times <= exact * all.front().seconds) return all;
+    if (steady(runs, times, all.front().seconds)) return all;
   }
   return {};
 }
