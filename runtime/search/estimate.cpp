@@ -86,20 +86,18 @@ const std::optional<Estimator::Block>& Estimator::block(int tensor, int64_t micr
   return found->second;
 }
 
-// Once round the data-parallel ranks of a stage, which lie as far apart as tensor-parallel ranks are many.
-double Estimator::seconds_among_data(double bytes, const Choice& choice) const {
-  const int data = choice.data(task_), per_host = cluster_.ranks_per_host;
-  if (data == 1) return 0;
-  const double moved = bytes * (data - 1) / data;
-  const double inside = moved / cluster_.inside_host.bytes_per_second;
-  if (choice.tensor * data <= per_host || !cluster_.between_hosts) return inside;
-  return std::max(inside, moved * choice.tensor / cluster_.between_hosts->bytes_per_second);
-}
-
-// A sum in the order of ranks leaves a host once for each of its ranks, one round a ring once.
-double Estimator::ways_of_sums(const Choice& choice) const {
-  if (task_.config.parallel.fast_sums) return 1;
-  return std::clamp(cluster_.ranks_per_host / choice.tensor, 1, choice.data(task_));
+// Once round the data-parallel ranks of a stage; a sum in the order of ranks instead goes from each of them to each.
+double Estimator::seconds_among_data(double bytes, const Choice& choice, bool sums) const {
+  const core::Mesh mesh(task_.ranks, choice.tensor, choice.pipeline);
+  const HostSpread at =
+      host_spread(mesh.groups(core::data_axes), task_.ranks, cluster_.ranks_per_host, cluster_.distribution);
+  if (at.ranks == 1) return 0;
+  const double share = bytes / at.ranks;
+  const double inside = share * (at.ranks - 1) / cluster_.inside_host.bytes_per_second;
+  if (at.hosts == 1 || !cluster_.between_hosts) return inside;
+  const bool ring = !sums || task_.config.parallel.fast_sums;
+  const double through = at.groups * share * (at.ranks - at.local) * (ring ? 1 : at.local);
+  return std::max(inside, through / cluster_.between_hosts->bytes_per_second);
 }
 
 std::optional<Estimate> Estimator::of(const Choice& choice) {
@@ -114,7 +112,7 @@ std::optional<Estimate> Estimator::of(const Choice& choice) {
   // The cut by time evens out stages, but not within a layer.
   double turn = std::max(layers * block->seconds.layer, block->seconds.of(layers_) / stages);
   const double weights = layers * states->weights.layer + ends * states->weights.rest;
-  const double gather = seconds_among_data(weights, choice), sum = gather * ways_of_sums(choice);
+  const double gather = seconds_among_data(weights, choice, false), sum = seconds_among_data(weights, choice, true);
   // Each microbatch gathers for its forward and its backward, and sums. Some of that is seen even where computation is
   // longer: the first and the last layer have nothing to hide behind.
   const double traffic = choice.stage == 3 ? 2 * gather + sum : choice.stage == 2 ? sum : 0;

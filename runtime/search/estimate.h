@@ -42,8 +42,7 @@ class Estimator {
                                   int microbatches) const;
   const std::optional<States>& states(int tensor);
   const std::optional<Block>& block(int tensor, int64_t micro, const std::string& recompute);
-  double seconds_among_data(double bytes, const Choice& choice) const;
-  double ways_of_sums(const Choice& choice) const;
+  double seconds_among_data(double bytes, const Choice& choice, bool sums) const;
 
   const Task& task_;
   const Cluster& cluster_;

@@ -81,7 +81,9 @@ TEST_CASE("a published mesh is no faster in the simulator than the one that is f
     const Plan followed = file.plan(row.ranks, settings_of(result.found.front(), task), cluster);
     CHECK(followed.fits);
     CHECK(followed.seconds_per_step() == Approx(result.found.front().seconds).epsilon(0.01));
-    CHECK(followed.stages.front().compiled.plan.device().peak_bytes <= result.found.front().peaks[0]);
+    // A run has more phases and brings more ahead than what was compared; both are of one step.
+    CHECK(static_cast<double>(followed.stages.front().compiled.plan.device().peak_bytes) ==
+          Approx(static_cast<double>(result.found.front().peaks[0])).epsilon(0.01));
   }
 }
 
