@@ -1,4 +1,4 @@
-// What a rank computes a second, by the sizes of what it computes.
+// The rates at which a rank computes, by the sizes of what it computes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,7 @@ struct Curve {
   double operator()(double at) const;
 };
 
-// How a GPU makes a product: squares of the result, as many at a time as there are multiprocessors.
+// A GPU makes a product in squares of the result, as many at a time as there are multiprocessors.
 struct Tiles {
   double efficiency = 1;        // of products that fill all multiprocessors and have a large K
   int64_t multiprocessors = 1;  // … those that are left over wait
@@ -23,7 +23,7 @@ struct Tiles {
   double half_depth = 0;        // K / (K + half_depth) of a square's time are its products
 };
 
-// What one rank computes in one type. Efficiencies are shares of the peak.
+// The rates of one rank in one type. Efficiencies are shares of the peak.
 struct ComputeRates {
   double peak_flops_per_second = 0;
   Curve gemm;                // efficiency by the smallest dimension of the product, where there are no tiles

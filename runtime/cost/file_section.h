@@ -28,7 +28,7 @@ class FileSection {
 
   const nlohmann::json& at(const char* key) const;
 
-  // Of two keys that say the same, one.
+  // Refuses a key beside another that says the same.
   void needs_no(const char* key, const char* other) const;
 
   FileSection section(const char* key) const { return {document_, at(key), join(key)}; }
@@ -39,7 +39,7 @@ class FileSection {
   std::string word(const char* key, const std::vector<std::string>& known) const;
   Curve curve(const char* key, Range range) const;
   Link link(const char* key, std::vector<std::string> more = {}) const;
-  // Where NCCL connects ranks.
+  // The link of ranks that NCCL connects.
   Link link_of_ranks(const char* key) const;
 
  private:

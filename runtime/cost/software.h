@@ -3,7 +3,7 @@
 
 namespace zrt::runtime {
 
-// How it does what zrt's programs ask for. By default as zrt does.
+// A trainer's way to do what zrt's programs ask for; by default zrt's own.
 struct Software {
   // Attention writes its scores to memory, of 2 bytes each: what passes over them read and write, per score.
   double score_bytes_forward = 0, score_bytes_backward = 0;

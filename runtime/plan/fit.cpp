@@ -67,7 +67,7 @@ uint64_t missing_bytes(const Config& config, const Layout& layout, const Limits&
   return needed - std::min(needed, room);
 }
 
-// Whether a budget asks for what a configuration leaves open.
+// Says whether a budget asks for what a configuration leaves open.
 bool asks(const Layout& layout, const std::vector<std::string>& phases, const Limits& limits) {
   if (!layout.open_placement && !layout.open_recompute) return false;
   const auto& device = limits.tiers[static_cast<size_t>(core::Tier::device)];
@@ -91,7 +91,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
     std::erase_if(starts, [&](const Layout& start) { return start.together() > layout.together(); });
     for (Layout& start : starts) start.prefetch = 0;
   }
-  // Where states fit nowhere one placement says by how much, as well as all of them.
+  // One placement says as well as all of them by how much states fit nowhere.
   const bool hopeless = open && has(phases, "step") && missing_bytes(config, layout, limits) > 0;
   if (hopeless) starts.erase(starts.begin() + 1, starts.end());
   // Without anything ahead of its use, more can be resident on the device.
@@ -138,7 +138,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
       consider(start);
     }
   }
-  // Where the device is too small, the tiers behind it have room all the same.
+  // A device that is too small leaves the tiers behind it their room.
   constexpr auto device = static_cast<size_t>(core::Tier::device);
   if (!best && open && layout.open_placement && limits.tiers[device] && least_peaks &&
       (*least_peaks)[device] > limits.tiers[device]->bytes) {

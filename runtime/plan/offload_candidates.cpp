@@ -123,7 +123,7 @@ class PlacementSearch {
   }
 
  private:
-  // Whether a tier holds what it has when `left` candidates have left and `on_file` of them are on NVMe.
+  // Says whether a tier holds what it has when `left` candidates have left and `on_file` of them are on NVMe.
   bool holds(size_t left, size_t on_file, Tier tier) {
     const auto [found, added] = peaks_.try_emplace({left, on_file});
     if (added) found->second = problem_.peaks(with(left, on_file));

@@ -27,7 +27,7 @@ struct Executions {
   std::vector<size_t> first_wait{0};
   std::vector<std::vector<uint32_t>> of_lane;
 
-  // Without the last `skipped` turns of each segment that is repeated.
+  // Leaves out the last `skipped` turns of each segment that is repeated.
   Executions(const Program& program, size_t lanes, uint32_t skipped) : of_lane(lanes) {
     std::vector<uint32_t> latest(program.ops.size(), none);
     const auto visit = [&](OpId id, uint32_t turn) {
@@ -246,7 +246,7 @@ class SimulatedRank {
 
 class Simulator {
  public:
-  // Without the last `skipped` turns of each segment that is repeated.
+  // Leaves out the last `skipped` turns of each segment that is repeated.
   Simulator(std::span<const SimulatedStage> stages, const Cluster& cluster, bool keep_timeline, const CostOf& cost,
             uint32_t skipped = 0)
       : stages_(stages) {
@@ -370,13 +370,13 @@ std::vector<Simulation> extended(const std::vector<Simulation>& a, const std::ve
   return all;
 }
 
-// From few turns of what is repeated to all of them: once another turn takes as long as the one before, all do. Empty
-// where that shows in none of few turns.
+// Goes on from few turns of what is repeated to all of them: once another turn takes as long as the one before, all do.
+// Empty where that shows in none of few turns.
 std::vector<Simulation> simulate_few_turns(std::span<const SimulatedStage> stages, const Cluster& cluster,
                                            const CostOf& cost) {
   const uint32_t turns = fewest_turns(stages);
   constexpr uint32_t apart = 4;  // what alternates from turn to turn is the same so many turns later
-  // What one stage does differently shows in the last one so many turns later.
+  // A difference in one stage shows in the last one so many turns later.
   for (auto few = std::max(apart, static_cast<uint32_t>(stages.size())); few + 2 * apart < turns / 4; few *= 4) {
     std::array<std::vector<Simulation>, 3> runs;
     for (uint32_t i = 0; i < runs.size(); ++i) {

@@ -25,8 +25,8 @@ struct Simulation {
   std::vector<SimulatedOp> timeline;  // in program order; when asked for
 };
 
-// Without a timeline, turns of a program that take as long as those before are not run but counted, so that a step of
-// many microbatches takes no longer to look at than one of few.
+// Unless a timeline is kept, turns of a program that take as long as those before are not run but counted, so that a
+// step of many microbatches takes no longer to look at than one of few.
 
 // One run of `program` on a rank. All data-parallel ranks run the same program, so a collective starts when this rank
 // reaches it.

@@ -35,7 +35,7 @@ Knobs knobs_of(const Config& config) {
 }
 
 constexpr int64_t smallest_unit_bytes = 1 << 20;
-// Of more units a program takes long to make, and each needs little already.
+// A program of more units takes long to make, and each needs little already.
 constexpr int64_t most_units = 1024;
 
 // Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
@@ -351,7 +351,7 @@ class SuggestionSearch {
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
     std::vector<Layout> layouts = make_layouts(config, model_of(config));
-    // What fits nowhere need not be compiled.
+    // States that fit nowhere need not be compiled.
     const bool trains = std::find(phases_.begin(), phases_.end(), "step") != phases_.end();
     const uint64_t missing = trains ? missing_bytes(config, layouts, limits) : 0;
     if (missing > 0) return {false, static_cast<double>(missing)};

@@ -21,7 +21,7 @@ class Lifetimes {
 
   const std::vector<Generation>& of(BufferId buffer) const { return of_[buffer]; }  // in program order
   const std::vector<Execution>& timeline() const { return timeline_; }
-  // Whether two buffers are never alive together.
+  // Says whether two buffers are never alive together.
   bool disjoint(BufferId a, BufferId b) const;
 
  private:

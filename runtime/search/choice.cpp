@@ -56,7 +56,7 @@ Task load_task(const std::filesystem::path& file, const Settings& sets, int rank
       others.push_back(given);
     }
   }
-  // What the file says of a mesh need not suit one rank.
+  // The mesh of the file need not suit one rank.
   for (const char* neutral :
        {"parallel.tensor=1", "parallel.sequence=false", "parallel.pipeline=1", "parallel.virtual_pipeline=1",
         "parallel.schedule=1f1b", "parallel.microbatch_group=null", "parallel.partition=time",

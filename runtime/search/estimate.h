@@ -29,7 +29,7 @@ class Estimator {
   std::optional<Estimate> of(const Choice& choice);
 
  private:
-  // Of one microbatch on tensor-parallel ranks that have all states.
+  // Describes one microbatch on tensor-parallel ranks that have all states.
   struct Block {
     PerLayer seconds, transient;  // forward and backward; activations, and in `rest` what does not grow with layers
   };

@@ -17,7 +17,11 @@ struct Found {
   double comm_seconds = 0;  // waits for communication
   double io_seconds = 0;    // and for copies
   TierBytes peaks{};        // the most of any rank
-  double idle_seconds() const { return std::max(0.0, seconds - busy_seconds - comm_seconds - io_seconds); }
+  // The rest of a step, but for the rounding of sums.
+  double idle_seconds() const {
+    const double left = seconds - busy_seconds - comm_seconds - io_seconds;
+    return left > 1e-9 * seconds ? left : 0;
+  }
 };
 
 struct Result {
@@ -34,7 +38,7 @@ using Progress = std::function<void(const std::string& what, size_t done, size_t
 // any other. Throws ConfigError for a run whose layers share parameters.
 Result search(const Task& task, const Cluster& cluster, size_t most, const Progress& progress);
 
-// What tokens cost at these seconds.
+// Asks what tokens cost at the seconds that were found.
 struct Price {
   double tokens = 0, per_gpu_hour = 0;  // 0: not asked for
 };

@@ -237,7 +237,7 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
   CHECK(outer.cost(cluster).seconds == Approx(2 * 300 / 10.0));
-  // Of eight ranks in one ring a host is sent seven parts of 100 instead.
+  // Eight ranks in one ring send a host seven parts of 100 instead.
   CHECK(Collective(OpKind::gather, 8, 800).cost(cluster).seconds == Approx(700 / 10.0));
 
   const auto of_eight = [](Axes axes, int island, int per_host) {

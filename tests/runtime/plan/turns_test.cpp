@@ -39,7 +39,7 @@ TEST_CASE("a step of many microbatches takes as long by some of its turns as by 
       const std::vector<Simulation> some = simulate_step(stages, cluster), all = simulate_step(stages, cluster, true);
       REQUIRE(some.size() == all.size());
       for (size_t s = 0; s < all.size(); ++s) {
-        // Of a step of either, every figure is told to some 1e-5.
+        // Every figure is told to some 1e-5 of a step.
         const double margin = 2e-5 * all[s].seconds;
         CHECK(some[s].seconds == Approx(all[s].seconds).epsilon(0).margin(margin));
         CHECK(some[s].exposed_comm_seconds == Approx(all[s].exposed_comm_seconds).epsilon(0).margin(margin));
