@@ -156,8 +156,7 @@ class SuggestionSearch {
       const Config config = changed(result.changes, ranks);
       FitRequest request = rules_.request(config);
       request.check = false;
-      const std::vector<Compiled> stages =
-          fit(config, make_layouts(config, model_of(config)), std::move(request)).stages;
+      const std::vector<Compiled> stages = fit(config, make_layouts(config, model_of(config)), request).stages;
       if (!rules_.holds(config, stages)) return std::nullopt;
       result.peaks = peak_bytes(stages);
       if (!stages.front().set.has("step")) return result;
@@ -356,7 +355,7 @@ class SuggestionSearch {
     const uint64_t missing = trains ? missing_bytes(config, layouts, limits) : 0;
     if (missing > 0) return {false, static_cast<double>(missing)};
     const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
-    const double excess = limits.excess(peak_bytes(fit(config, std::move(layouts), request).stages));
+    const double excess = limits.excess(peak_bytes(fit(config, layouts, request).stages));
     return {excess == 0, excess};
   }
 
