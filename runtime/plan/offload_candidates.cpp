@@ -131,8 +131,8 @@ class PlacementSearch {
     return !problem_.limits.tiers[t] || found->second[t] <= problem_.limits.tiers[t]->bytes;
   }
 
-  // So many go on to NVMe for the host to hold the rest, going by their bytes and by what the host needs when it keeps
-  // none of them.
+  // Estimates how many go on to NVMe for the host to hold the rest, by their bytes and what the host needs when it
+  // keeps none of them.
   size_t expected_on_file(size_t left) {
     const std::vector<OffloadCandidate> all = moved(left);
     const size_t most = moved(order_.size()).size();
