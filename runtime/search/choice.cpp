@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "optimizer/zero.h"
 
 namespace zrt::runtime::search {
 namespace {
@@ -95,7 +96,10 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
       return wanted == task.fixed.end() || wanted->second == key.second;
     });
   };
-  const bool alone = !task.fixed.contains("zero_optimization.stage");  // stages of a rank alone are all alike
+  // Stages are all alike for a rank alone.
+  const auto stages_for = [open = !task.fixed.contains("zero_optimization.stage")](int data) {
+    return open && data == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3};
+  };
   std::vector<std::string> recomputed{"none", "selective", "full"};
   if (const auto wanted = task.fixed.find("memory.recompute"); wanted != task.fixed.end()) {
     recomputed = {wanted->second};
@@ -124,9 +128,11 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
       if (batch % data != 0) continue;
       for (int64_t micro = 1; micro <= largest_micro; micro *= 2) {
         if (batch / data % micro != 0) break;
-        for (const int stage : alone&& data == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3}) {
-          // Stage 2 sums each microbatch, as 3 does, and keeps whole weights: in a pipeline it is 1 with more traffic.
-          if (stage == 2 && pipeline > 1) continue;
+        for (const int stage : stages_for(data)) {
+          const optimizer::ZeroStrategy zero = optimizer::zero_strategy(stage);
+          // Sums of each microbatch beside whole weights cost a pipeline more traffic than sharded states alone.
+          const bool sums_alone = zero.grads != zero.weights;
+          if (sums_alone && pipeline > 1) continue;
           for (const std::string& recompute : recomputed) {
             schedules({tensor, pipeline, 1, stage, "1f1b", recompute, micro}, batch / data / micro);
           }

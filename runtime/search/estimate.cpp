@@ -6,12 +6,15 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "optimizer/zero.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
 
 namespace zrt::runtime::search {
 namespace {
+
+using optimizer::Extent;
 
 // Programs are of so many layers: more than one, since what comes ahead of its use lies beside the layer before.
 constexpr int few = 2, more = 4;
@@ -115,22 +118,25 @@ std::optional<Estimate> Estimator::of(const Choice& choice) {
   const double gather = seconds_among_data(weights, choice, false), sum = seconds_among_data(weights, choice, true);
   // Each microbatch gathers for its forward and its backward, and sums. Some of that is seen even where computation is
   // longer: the first and the last layer have nothing to hide behind.
-  const double traffic = choice.stage == 3 ? 2 * gather + sum : choice.stage == 2 ? sum : 0;
+  const optimizer::ZeroStrategy zero = optimizer::zero_strategy(choice.stage);
+  const auto sharded = [](Extent extent) { return extent == Extent::shard; };
+  const double traffic = (sharded(zero.weights) ? 2 * gather : 0) + (sharded(zero.grads) ? sum : 0);
   turn = std::max(turn, traffic) + 0.5 * traffic;
   const double bubble = choice.schedule == "zb-h1" ? 1.0 / 3 : 1.0 / choice.chunks;
   Estimate estimate;
   estimate.seconds = turn * (microbatches + (stages - 1) * bubble);
-  estimate.seconds += layers * states->update_seconds / (choice.stage > 0 ? data : 1);
-  if (choice.stage < 2) estimate.seconds += std::max((sum + gather) / layers, sum + gather - 0.6 * turn);
+  estimate.seconds += layers * states->update_seconds / (sharded(zero.states) ? data : 1);
+  if (!sharded(zero.grads)) estimate.seconds += std::max((sum + gather) / layers, sum + gather - 0.6 * turn);
 
   // The first stage has most microbatches on their way.
   double alive = std::min(stages, microbatches);
   if (choice.chunks > 1) alive = std::min(microbatches, stages * (1 + (stages - 1) / (stages * choice.chunks)));
-  const auto kept = [&](const PerLayer& bytes, int from) {
-    return (layers * bytes.layer + ends * bytes.rest) / (choice.stage >= from ? data : 1);
+  const auto kept = [&](const PerLayer& bytes, Extent extent) {
+    return (layers * bytes.layer + ends * bytes.rest) / (sharded(extent) ? data : 1);
   };
-  estimate.device_bytes = kept(states->weights, 3) + kept(states->grads, 2) + kept(states->optimizer, 1) +
-                          alive * layers * block->transient.layer + block->transient.rest;
+  estimate.device_bytes = kept(states->weights, zero.weights) + kept(states->grads, zero.grads) +
+                          kept(states->optimizer, zero.states) + alive * layers * block->transient.layer +
+                          block->transient.rest;
   return estimate;
 }
 

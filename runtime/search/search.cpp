@@ -20,7 +20,7 @@ constexpr double doubt = 1.15;
 // A choice that is estimated this much slower than the best that was found is not compiled.
 constexpr double hopeless = 1.35;
 
-// So many variants of a mesh and stage are compiled: chunks, schedules, microbatches and recomputation.
+// The search compiles so many variants of a mesh and stage: chunks, schedules, microbatches and recomputation.
 constexpr int most_variants = 4;
 
 struct Judged {
