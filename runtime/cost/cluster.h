@@ -13,6 +13,7 @@
 #include "core/host_spread.h"
 #include "core/ledger.h"
 #include "runtime/cost/compute_rates.h"
+#include "runtime/cost/reserved.h"
 #include "runtime/cost/software.h"
 
 namespace zrt::runtime {
@@ -59,7 +60,7 @@ struct Cluster {
   Link disk;                                            // of a host, shared by its ranks: writes
   std::optional<double> disk_read_bytes_per_second;     // none: as fast as writes
   std::array<uint64_t, core::tier_count> tier_bytes{};  // device of a rank, host and nvme of a host
-  uint64_t reserved_bytes = 0;                          // of a device, for what no plan knows: context, kernels, NCCL
+  Reserved reserved;                                    // of a device
 
   // Of the compute lane of ranks on `device` and their host lane.
   Overlap beside_host(core::DeviceKind device) const;

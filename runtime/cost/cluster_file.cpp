@@ -50,6 +50,28 @@ Software read_software(const FileSection& section) {
   return software;
 }
 
+// All parts together leave at least a byte of the device.
+Reserved read_reserved(const FileSection& memory, uint64_t device_bytes) {
+  Reserved reserved;
+  auto most = static_cast<int64_t>(device_bytes) - 1;
+  const auto take = [&](const FileSection& from, const char* key, const char* name) {
+    const int64_t bytes = from.whole(key, 0, most);
+    most -= bytes;
+    reserved.parts.push_back({name, static_cast<uint64_t>(bytes)});
+  };
+  if (!memory.has("reserved_bytes")) return reserved;
+  const FileSection parts = memory.section("reserved_bytes");
+  if (parts.has("value") || parts.has("source")) {
+    take(memory, "reserved_bytes", "assumed");
+    return reserved;
+  }
+  parts.keys({reserved_names.begin(), reserved_names.end()});
+  for (const char* name : reserved_names) {
+    if (parts.has(name)) take(parts, name, name);
+  }
+  return reserved;
+}
+
 Overlap read_overlap(const FileSection& section, const char* other) {
   section.keys({"compute", other});
   return {section.number("compute", Range::share), section.number(other, Range::share)};
@@ -85,10 +107,7 @@ Cluster load_cluster(const std::filesystem::path& file, const std::string& softw
   for (size_t t = 0; t < core::tier_count; ++t) {
     cluster.tier_bytes[t] = static_cast<uint64_t>(memory.whole(tiers[t], t == 0 ? 1 : 0, int64_t{1} << 60));
   }
-  if (memory.has("reserved_bytes")) {
-    const auto most = static_cast<int64_t>(cluster.tier_bytes[static_cast<size_t>(core::Tier::device)]) - 1;
-    cluster.reserved_bytes = static_cast<uint64_t>(memory.whole("reserved_bytes", 0, most));
-  }
+  cluster.reserved = read_reserved(memory, cluster.tier_bytes[static_cast<size_t>(core::Tier::device)]);
   cluster.op_seconds = root.number("op_seconds", Range::not_negative);
   cluster.inside_host = root.link_of_ranks("inside_host");
   const FileSection overlap = root.section("overlap");

@@ -45,17 +45,31 @@ Limits memory_limits(const Config& config, const Cluster* cluster) {
   for (size_t t = 0; t < core::tier_count; ++t) {
     const auto tier = static_cast<core::Tier>(t);
     if (tier == core::Tier::device) {
-      const uint64_t reserved = cluster->reserved_bytes;
-      limit(tier, cluster->tier_bytes[t] - reserved,
-            fmt::format("a device of {}{}", cluster->name,
-                        reserved == 0 ? ""
-                                      : fmt::format(", less {} for its context, kernels and NCCL",
-                                                    core::format_bytes(reserved))));
+      limit(tier, cluster->tier_bytes[t] - cluster->reserved.bytes(),
+            fmt::format("a device of {}{}", cluster->name, cluster->reserved.less()));
     } else {
       limit(tier, cluster->tier_bytes[t] / sharing,
             fmt::format("the share of each of {} ranks of a host of {}", sharing, cluster->name));
     }
   }
+  return limits;
+}
+
+Reserved reserved_in_run(const Config& config) {
+  if (config.run.device != core::DeviceKind::cuda) return {};
+  const std::string& cluster = config.parallel.cluster;
+  const Reserved said = cluster.empty() ? Reserved{} : find_cluster(cluster).reserved.after_context();
+  return said.parts.empty() ? usual_reserved() : said;
+}
+
+Limits gpu_limits(const GpuRoom& room, const Reserved& reserved) {
+  const std::string less = reserved.less();
+  Limits limits;
+  limits.more_ranks = false;
+  limits.of(core::Tier::device) = Limit{
+      (room.free_bytes - std::min(room.free_bytes, reserved.bytes())) / room.ranks,
+      fmt::format("what a GPU's {} of free memory{}{} leave each of {} rank{}", core::format_bytes(room.free_bytes),
+                  less, less.empty() ? "" : ",", room.ranks, room.ranks == 1 ? "" : "s")};
   return limits;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/config/config.h"
 #include "runtime/cost/cluster.h"
 #include "runtime/passes/compile.h"
+#include "runtime/plan/gpus.h"
 
 namespace zrt::runtime {
 
@@ -29,6 +30,12 @@ struct Limits {
 // memory.*_budget_bytes and, of a cluster, its device but for what is reserved there, and each rank's share of its
 // host's memory: the smaller of each.
 Limits memory_limits(const Config& config, const Cluster* cluster);
+
+// A run on GPUs has yet to take these parts when it asks for what is free: its cluster's (parallel.cluster), else the
+// usual ones. There are none on the CPU.
+Reserved reserved_in_run(const Config& config);
+// Each rank of a GPU may use its part of what is free on it, less `reserved`.
+Limits gpu_limits(const GpuRoom& room, const Reserved& reserved);
 
 // "device needs 123 bytes (…) but memory.device_budget_bytes is 100", for each tier that does not hold the plan.
 std::string shortage_text(const MemoryPlan& plan, const Limits& limits);

@@ -65,6 +65,13 @@ Json suggestion_json(const Suggestion& suggestion) {
   return json;
 }
 
+Json reserved_json(const Plan& plan) {
+  Json json = Json::object();
+  if (!plan.cluster) return json;
+  for (const Reserved::Part& part : plan.cluster->reserved.parts) json[part.name] = part.bytes;
+  return json;
+}
+
 Json pipeline_json(const Plan& plan) {
   const Stage& any = plan.layout().stage;
   Json stages = Json::array();
@@ -120,7 +127,8 @@ std::string to_json(const Plan& plan) {
               {"tokens_per_step", plan.tokens_per_step()},
               {"saves", plan.saves.empty() ? Json() : Json(plan.saves)},
               {"limits", limits},
-              {"reserved_bytes", plan.cluster ? Json(plan.cluster->reserved_bytes) : Json()},
+              {"reserved_bytes", plan.cluster ? Json(plan.cluster->reserved.bytes()) : Json()},
+              {"reserved", reserved_json(plan)},
               {"fits", plan.fits},
               {"suggestions", suggestions}}
       .dump(1);

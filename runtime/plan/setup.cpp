@@ -264,25 +264,16 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 
 namespace {
 
-// A GPU gives its ranks what is free on it but for what libraries take.
-Limits gpu_limits(const GpuRoom& room) {
-  constexpr uint64_t libraries = uint64_t{1} << 30;
-  Limits limits;
-  limits.more_ranks = false;
-  limits.of(core::Tier::device) =
-      Limit{(room.free_bytes - std::min(room.free_bytes, libraries)) / room.ranks,
-            fmt::format("what a GPU's {} of free memory, less {} for libraries, leave each of {} rank{}",
-                        core::format_bytes(room.free_bytes), core::format_bytes(libraries), room.ranks,
-                        room.ranks == 1 ? "" : "s")};
-  return limits;
-}
-
 // Asks the driver once for each number of ranks, so that all configurations of a search are judged alike.
 class GpuRooms {
  public:
-  GpuRooms(const Config& config, uint64_t ranks, const std::optional<GpuRoom>& room) : share_(config.run.share_gpu) {
+  GpuRooms(const Config& config, uint64_t ranks, const std::optional<GpuRoom>& room)
+      : share_(config.run.share_gpu), reserved_(reserved_in_run(config)) {
     if (room) rooms_[ranks] = *room;
   }
+  Limits limits(uint64_t ranks) { return gpu_limits(of(ranks), reserved_); }
+
+ private:
   // Throws ConfigError where there are too few GPUs for the run's own ranks, the first that are asked for; others have
   // no room then.
   const GpuRoom& of(uint64_t ranks) {
@@ -297,8 +288,8 @@ class GpuRooms {
     return rooms_[ranks] = room;
   }
 
- private:
   const bool share_;
+  const Reserved reserved_;
   std::map<uint64_t, GpuRoom> rooms_;
 };
 
@@ -308,7 +299,7 @@ Limits machine_limits(const Config& config, const Compiled& compiled, uint64_t r
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
   if (config.run.device == core::DeviceKind::cuda) {
-    Limits limits = gpu_limits(gpus.of(ranks));
+    Limits limits = gpus.limits(ranks);
     limits.of(core::Tier::host) = Limit{share, fmt::format("what this machine's {} leave each of {} rank{}",
                                                            core::format_bytes(machine), ranks, ranks == 1 ? "" : "s")};
     return limits;
@@ -346,7 +337,7 @@ std::vector<Compiled> compile_within_budget(const Config& wanted, const models::
   rules.request = [&](const Config& of) {
     Limits budgets = memory_limits(of, nullptr);
     if (!budgets.of(core::Tier::device) && device == core::DeviceKind::cuda) {
-      budgets.of(core::Tier::device) = gpu_limits(gpus.of(ranks_of(of))).of(core::Tier::device);
+      budgets.of(core::Tier::device) = gpus.limits(ranks_of(of)).of(core::Tier::device);
     }
     FitRequest request{phases, budgets, budgets, {}};
     request.holds_copies = [&holds, &of](const Compiled& compiled) { return holds(of, compiled); };

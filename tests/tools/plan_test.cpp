@@ -110,6 +110,7 @@ json schema() {
       {"tokens_per_step", "integer"},
       {"limits", limits},
       {"reserved_bytes", "?integer"},
+      {"reserved", {{"*", "integer"}}},
       {"fits", "boolean"},
       {"suggestions",
        {{{"changes", {{"*", "value"}}},

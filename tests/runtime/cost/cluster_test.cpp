@@ -46,30 +46,6 @@ void contains(const std::string& message, const std::vector<std::string>& parts)
 
 }  // namespace
 
-TEST_CASE("The clusters that are shipped can be found by name and have sources for all figures") {
-  const std::vector<std::string> names = runtime::cluster_names();
-  CHECK(names == std::vector<std::string>{"dgx-a100", "dgx-h100", "dgx-h200", "dgx2-v100", "rtx4090"});
-  for (const std::string& name : names) {
-    const Cluster cluster = runtime::find_cluster(name);
-    CHECK(cluster.name == name);
-    CHECK(cluster.between_hosts);
-    CHECK(cluster.rates(core::DType::f16).peak_flops_per_second > 1e14);
-    for (const uint64_t bytes : cluster.tier_bytes) CHECK(bytes > 0);
-  }
-  const Cluster a100 = runtime::find_cluster("dgx-a100");
-  CHECK(a100.ranks_per_host == 8);
-  CHECK(a100.rates(core::DType::bf16).peak_flops_per_second == 312e12);
-  CHECK(a100.inside_host.bytes_per_second == 2.32e11);
-  CHECK(a100.between_hosts->latency_seconds == 1.4e-5);
-  CHECK(a100.exchange == runtime::Exchange::once_per_host);
-  CHECK(a100.tier_bytes[0] == 80'000'000'000);
-  CHECK(a100.reserved_bytes == 1'650'000'000);
-  CHECK(a100.overlap_between.comm == 0.95);
-  CHECK(a100.host_memory_bytes_per_second == 3.1e10);
-  CHECK(!a100.disk_read_bytes_per_second);
-  CHECK(a100.beside_host(core::DeviceKind::cuda).compute == 1);
-}
-
 namespace {
 
 std::string refusal_of(const std::string& cluster) {
@@ -124,8 +100,22 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
       {"/op_seconds/value", -1, {"op_seconds is '-1'", "a number from 0 on"}},
       {"/memory/bytes_per_second/value", 0, {"memory.bytes_per_second is '0'", "a positive number"}},
       {"/memory/bytes_per_second/value", "fast", {"memory.bytes_per_second is '\"fast\"'", "a positive number"}},
-      {"/memory/reserved_bytes/value", -1, {"memory.reserved_bytes is '-1'", "whole number from 0"}},
-      {"/memory/reserved_bytes/value", 80'000'000'000, {"memory.reserved_bytes is '80000000000'", "to 79999999999"}},
+      {"/memory/reserved_bytes/context/value", -1, {"reserved_bytes.context is '-1'", "whole number from 0"}},
+      {"/memory/reserved_bytes/nccl/value", 1e11, {"reserved_bytes.nccl is '100000000000.0'", "to 84010723071"}},
+      {"/memory/reserved_bytes/nccl/value", 84'010'723'072, {"reserved_bytes.nccl is '84010723072'", "to 84010723071"}},
+      {"/memory/reserved_bytes/cuda", 1, {"no key 'cuda'", "legal are driver, context, modules, libraries, nccl"}},
+      {"/memory/reserved_bytes/context", {{"value", 1}}, {"memory.reserved_bytes.context lacks the key 'source'"}},
+      {"/memory/reserved_bytes", 1'650'000'000, {"memory.reserved_bytes is '1650000000'", "an object"}},
+      {"/memory/reserved_bytes", {{"value", -1}, {"source", source}}, {"memory.reserved_bytes is '-1'"}},
+      {"/memory/reserved_bytes/value", 1, {"memory.reserved_bytes has no key 'context'", "value, source"}},
+      {"/memory/host_bytes/value",
+       uint64_t{1} << 61,
+       {"host_bytes is '2305843009213693952'", "to 1152921504606846976"}},
+      {"/between_hosts/exchange/value", 3, {"between_hosts.exchange is '3'", "once_per_host, once_per_rank"}},
+      {"/ranks_per_host/value", "8", {"ranks_per_host is '\"8\"'", "from 1 to 1024"}},
+      {"/ranks_per_host/value", 1025, {"ranks_per_host is '1025'", "from 1 to 1024"}},
+      {"/ranks_per_host/source", 5, {"ranks_per_host.source is '5'", "where the figure is from"}},
+      {"/compute/fp32/gemm_efficiency/points", "all", {"gemm_efficiency.points is '\"all\"'", "pairs"}},
       {"/memory/device_bytes/value", 1.5, {"memory.device_bytes is '1.5'", "whole number from 1"}},
       {"/ranks_per_host/value", 0, {"ranks_per_host is '0'", "from 1 to 1024"}},
       {"/distribution", {{"value", "diagonal"}, {"source", "us"}}, {"distribution is '\"diagonal\"'", "block, cyclic"}},
@@ -155,7 +145,9 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
     json changed = good();
     changed[json::json_pointer(bad.pointer)] = bad.value;
     INFO(bad.pointer << " = " << bad.value);
-    contains(refusal(changed.dump(1)), bad.expected);
+    const std::string message = refusal(changed.dump(1));
+    contains(message, bad.expected);
+    contains(message, {"mine.json:"});  // the line follows
   }
 }
 
@@ -240,6 +232,23 @@ TEST_CASE("A cluster's file may say how fast the host computes, what that costs 
   document["overlap"].erase("host_lane");
   document["disk"]["read_bytes_per_second"] = figure(0);
   contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
+}
+
+TEST_CASE("A single figure of reserved bytes is one part that is assumed, and a file may have no such figure") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path / "mine.json";
+  const auto reserved = [&](const json& document) {
+    std::ofstream(file) << document.dump();
+    return runtime::load_cluster(file).reserved;
+  };
+  json document = good();
+  document["memory"]["reserved_bytes"] = {{"value", 1'650'000'000}, {"source", "somebody"}};
+  CHECK(reserved(document).less() == ", less 1.54 GiB (assumed 1.54 GiB)");
+  CHECK(reserved(document).bytes() == 1'650'000'000);
+  document["memory"]["reserved_bytes"] = {{"nccl", {{"value", 5}, {"source", "somebody"}}}};
+  CHECK(reserved(document).less() == ", less 5 B (nccl 5 B)");
+  document["memory"].erase("reserved_bytes");
+  CHECK(reserved(document).parts.empty());
 }
 
 TEST_CASE("Software stands behind a cluster's name; it sums along NCCL's rings, and its forms are the file's") {

@@ -123,7 +123,7 @@ TEST_CASE("no recomputation, order of microbatches one by one or device placemen
     drawn.sets.insert(drawn.sets.end(), {"memory.placement=auto", "memory.recompute=auto"});
     const TierBytes whole = peaks_of(planned(drawn.sets, drawn.ranks));
     Cluster cluster = find_cluster("dgx-a100");
-    cluster.reserved_bytes = 0, cluster.tier_bytes[0] = part(draw.share(), whole[0]);
+    cluster.reserved = {}, cluster.tier_bytes[0] = part(draw.share(), whole[0]);
     drawn.sets.push_back("parallel.cluster=dgx-a100");
     const Plan plan = planned(drawn.sets, drawn.ranks, cluster);
     if (!plan.fits) continue;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -13,6 +14,7 @@
 #include "runtime/plan/group_ways.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/report/plan_page.h"
+#include "temporary_folder.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/plan/planned.h"
 #include "tests/runtime/plan/planned_memory.h"
@@ -163,17 +165,44 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
 TEST_CASE("what a GPU holds for its context and libraries is no part of its budget, in words and in JSON") {
   const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
   Cluster cluster = a_cluster(peak + 1024);
-  cluster.reserved_bytes = 1024;
+  cluster.reserved.parts = {{"context", 1000}, {"modules", 0}, {"nccl", 24}};
   const auto p = planned_in_place({}, 2, cluster);
   CHECK(p->plan.fits);
-  CHECK_THAT(plan_text(p->plan), Catch::Contains("(a device of dgx-a100, less 1.00 KiB for its context, kernels and "
-                                                 "NCCL);"));
+  CHECK_THAT(plan_text(p->plan), Catch::Contains("(a device of dgx-a100, less 1.00 KiB (context 1000 B, nccl 24 B))"));
   const auto json = nlohmann::json::parse(to_json(p->plan));
   CHECK(json["reserved_bytes"] == 1024);
+  CHECK(json["reserved"] == nlohmann::json{{"context", 1000}, {"modules", 0}, {"nccl", 24}});
   CHECK(json["limits"]["device"] == peak);
-  cluster.reserved_bytes = 1025;
+  cluster.reserved.parts[1].bytes = 1;
   CHECK_FALSE(planned_in_place({}, 2, cluster)->plan.fits);
-  CHECK(nlohmann::json::parse(to_json(planned_in_place({}, 2)->plan))["reserved_bytes"].is_null());
+  const auto without = nlohmann::json::parse(to_json(planned_in_place({}, 2)->plan));
+  CHECK(without["reserved_bytes"].is_null());
+  CHECK(without["reserved"] == nlohmann::json::object());
+}
+
+TEST_CASE("a run on GPUs leaves of what is free what it has yet to take, as its cluster or else zrt says") {
+  const auto reserved = [](std::vector<std::string> sets) {
+    return reserved_in_run(parse_config(testing::plan_base, "plan.json", sets, 2));
+  };
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path / "mine.json";
+  std::ifstream shipped(ZRT_SOURCE_DIR "/share/clusters/dgx-h100.json");
+  auto document = nlohmann::json::parse(shipped);
+  document["memory"]["reserved_bytes"]["nccl"]["value"] = uint64_t{4} << 30;
+  std::ofstream(file) << document.dump();
+  const std::string usual = ", less 1.00 GiB (modules 128.00 MiB, libraries 352.00 MiB, nccl 544.00 MiB)";
+  CHECK(reserved({"run.device=cuda"}).less() == usual);
+  CHECK(reserved({"run.device=cuda", "parallel.cluster=dgx-h100"}).less() == usual);
+  CHECK(reserved({"run.device=cuda", "parallel.cluster=" + file}).less() ==
+        ", less 4.47 GiB (modules 128.00 MiB, libraries 352.00 MiB, nccl 4.00 GiB)");
+  CHECK(reserved({}).parts.empty());
+
+  const Limit device = *gpu_limits({2, uint64_t{11} << 30}, usual_reserved()).of(core::Tier::device);
+  CHECK(device.bytes == uint64_t{5} << 30);
+  CHECK(device.from == "what a GPU's 11.00 GiB of free memory" + usual + ", leave each of 2 ranks");
+  CHECK(gpu_limits({1, 1000}, usual_reserved()).of(core::Tier::device)->bytes == 0);
+  CHECK(gpu_limits({1, 1000}, {}).of(core::Tier::device)->from ==
+        "what a GPU's 1000 B of free memory leave each of 1 rank");
 }
 
 TEST_CASE("where hosts have different numbers of ranks every group has staging, as in a run") {

@@ -44,7 +44,7 @@ inline uint64_t states(const Planned& p, Category category) {
 inline Cluster a_cluster(uint64_t device_bytes) {
   Cluster cluster = find_cluster("dgx-a100");
   cluster.tier_bytes[0] = device_bytes;
-  cluster.reserved_bytes = 0;
+  cluster.reserved = {};
   return cluster;
 }
 

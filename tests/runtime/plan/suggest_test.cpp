@@ -105,7 +105,7 @@ std::vector<Case> cases() {
     timed.cluster = std::nullopt;
     const uint64_t peak = timed.peaks()[0];
     timed.cluster = find_cluster("dgx-a100");
-    timed.cluster->reserved_bytes = 0;
+    timed.cluster->reserved = {};
     timed.cluster->tier_bytes[0] = static_cast<uint64_t>(part * static_cast<double>(peak));
     all.push_back(timed);
   }

@@ -120,11 +120,11 @@ TEST_CASE("ways that do not fit the device are left out, and where none does the
   uint64_t most = 0;
   for (const Found& found : all.found) most = std::max(most, found.peaks[0]);
   auto& device = cluster.tier_bytes[static_cast<size_t>(core::Tier::device)];
-  device = cluster.reserved_bytes + most / 2;
+  device = cluster.reserved.bytes() + most / 2;
   const Result fewer = search::search(task, cluster, 200, silent);
   REQUIRE(!fewer.found.empty());
   for (const Found& found : fewer.found) CHECK(found.peaks[0] <= most / 2);
-  device = cluster.reserved_bytes + 1'000'000;
+  device = cluster.reserved.bytes() + 1'000'000;
   const Result none = search::search(task, cluster, 200, silent);
   CHECK(none.found.empty());
   CHECK(search_text(none, task, cluster, {}, "").find("None of them fits") != std::string::npos);
