@@ -49,6 +49,7 @@ struct Cluster {
   double op_seconds = 0;                               // what starting an op costs its lane
   Link inside_host;                                    // of a rank
   std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
+  std::optional<int> most_hosts;                       // that it connects; none: any number
   Exchange exchange = Exchange::once_per_host;
   Software software;
   // A run may differ from the cluster's usual: NCCL orders the sums of groups that it connects (parallel.sums fast),

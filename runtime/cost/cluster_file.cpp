@@ -115,11 +115,12 @@ Cluster load_cluster(const std::filesystem::path& file, const std::string& softw
   cluster.overlap_inside = read_overlap(overlap.section("inside_host"), "comm");
   if (overlap.has("host_lane")) cluster.overlap_host = read_overlap(overlap.section("host_lane"), "host");
   if (root.has("between_hosts")) {
-    cluster.between_hosts = root.link("between_hosts", {"exchange"});
-    cluster.exchange =
-        root.section("between_hosts").word("exchange", {"once_per_host", "once_per_rank"}) == "once_per_host"
-            ? Exchange::once_per_host
-            : Exchange::once_per_rank;
+    cluster.between_hosts = root.link("between_hosts", {"exchange", "hosts"});
+    const FileSection between = root.section("between_hosts");
+    cluster.exchange = between.word("exchange", {"once_per_host", "once_per_rank"}) == "once_per_host"
+                           ? Exchange::once_per_host
+                           : Exchange::once_per_rank;
+    if (between.has("hosts")) cluster.most_hosts = static_cast<int>(between.whole("hosts", 2, 1 << 20));
     cluster.overlap_between = read_overlap(overlap.section("between_hosts"), "comm");
   }
   cluster.host_link = root.link("host_link");

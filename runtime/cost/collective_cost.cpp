@@ -33,6 +33,15 @@ std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Vo
   return line->along(elements, volume.from, volume.to, staging);
 }
 
+void check_hosts(int ranks, const Cluster& cluster) {
+  const int per_host = cluster.ranks_per_host, hosts = (ranks + per_host - 1) / per_host;
+  if (!cluster.most_hosts || hosts <= *cluster.most_hosts) return;
+  throw core::ConfigError(fmt::format(
+      "{} ranks take {} hosts of {} each, but the link between_hosts of cluster {} connects {}. Use at most "
+      "{} ranks, or a file with the link that connects more.",
+      ranks, hosts, per_host, cluster.name, *cluster.most_hosts, *cluster.most_hosts * per_host));
+}
+
 }  // namespace
 
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
@@ -63,6 +72,7 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
                       "add the link to the cluster's file.",
                       op.name, at.hosts, cluster.ranks_per_host, cluster.name, cluster.ranks_per_host));
     }
+    check_hosts(layout.mesh.world(), cluster);
     // A ring hands on all parts but one over each of its links, between hosts, too.
     const double through_host = at.groups * share * (ring ? at.ranks - 1 : at.local * (at.ranks - at.local));
     const double between_rate = volume.share_between * cluster.between_hosts->bytes_per_second;

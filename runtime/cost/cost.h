@@ -42,8 +42,8 @@ Way way_of(const HostSpread& at, const Cluster& cluster);
 // Over NCCL gathers and fast sums go round rings. Sums in the order of ranks do not: each rank is sent what the
 // others contribute to its part, or partial sums go along a line of hosts, as a run would choose
 // (comm/nccl/host_line.h).
-// Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link
-// between them, and when the cluster has no rates for the type that is summed.
+// Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, when that link
+// connects fewer hosts than the run has, and when the cluster has no rates for the type that is summed.
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster);
 

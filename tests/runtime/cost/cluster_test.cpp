@@ -111,6 +111,7 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
       {"/memory/host_bytes/value",
        uint64_t{1} << 61,
        {"host_bytes is '2305843009213693952'", "to 1152921504606846976"}},
+      {"/between_hosts/hosts", {{"value", 1}, {"source", source}}, {"between_hosts.hosts is '1'", "from 2 to 1048576"}},
       {"/between_hosts/exchange/value", 3, {"between_hosts.exchange is '3'", "once_per_host, once_per_rank"}},
       {"/ranks_per_host/value", "8", {"ranks_per_host is '\"8\"'", "from 1 to 1024"}},
       {"/ranks_per_host/value", 1025, {"ranks_per_host is '1025'", "from 1 to 1024"}},

@@ -286,4 +286,22 @@ TEST_CASE("A collective over several hosts needs a cluster with a link between t
   }
 }
 
+TEST_CASE("A collective of a run on more hosts than the link between them connects is refused") {
+  Cluster cluster = cluster_of(2);
+  const double seconds = Collective(OpKind::gather, 6, 800).cost(cluster).seconds;
+  cluster.most_hosts = 3;
+  for (const int ranks : {2, 4, 5, 6}) CHECK_NOTHROW(Collective(OpKind::gather, ranks, 800).cost(cluster));
+  CHECK(Collective(OpKind::gather, 6, 800).cost(cluster).seconds == seconds);
+  std::string message;
+  try {
+    Collective(OpKind::gather, 7, 800).cost(cluster);
+  } catch (const core::ConfigError& error) {
+    message = error.what();
+  }
+  for (const char* part : {"7 ranks take 4 hosts of 2 each", "connects 3", "at most 6 ranks"}) {
+    INFO(message);
+    CHECK(message.find(part) != std::string::npos);
+  }
+}
+
 }  // namespace zrt::collective_cost_test
