@@ -30,8 +30,11 @@ int plan_command(const Args& args) {
                                                    "a.b.c=value: override a key; may be repeated")(
       "cluster", po::value<std::string>(),
       "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
-      "by default parallel.cluster")("transport", po::value<std::string>()->default_value(""),
-                                     "nccl: all groups of GPUs take NCCL, which needs memory of them")(
+      "NAME:SOFTWARE predicts other software that the file describes; by default parallel.cluster")(
+      "transport", po::value<std::string>()->default_value(""),
+      "nccl: all groups of GPUs take NCCL, which needs memory of them")(
+      "stage", po::value<std::string>(),
+      "of a pipeline, tell this stage in full instead of the fullest; all: every one")(
       "json", "print the plan as JSON")("draw", po::value<std::string>(),
                                         "write a page with lanes and memory over the time of a step to this file")(
       "program", "print the programs that a rank runs, one op a line, instead of the plan")(
@@ -45,8 +48,8 @@ int plan_command(const Args& args) {
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
-             "zrt plan CONFIG|DIR [--model DIR] [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw "
-             "FILE] "
+             "zrt plan CONFIG|DIR [--model DIR] [--ranks N] [--set key=value]… [--cluster FILE|NAME[:SOFTWARE]] "
+             "[--stage N|all] [--json] [--draw FILE] "
              "[--force] [--program [--after PASS] [--phase NAME]] [--search [--most N] [--tokens N [--price N]]]\n\n"
              "DIR, a folder with a model, in place of a configuration is --model DIR without one.\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
