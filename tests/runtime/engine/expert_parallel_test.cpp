@@ -101,29 +101,6 @@ TEST_CASE("Layers that share their parameters spread their experts as others do"
   }
 }
 
-// Differences of weights after a step are those of gradients times the rate, beside the rounding of weights: hence the
-// large rate.
-TEST_CASE("Gradients of spread experts and of their router are those of experts that every rank has") {
-  for (const bool llama : {true, false}) {
-    Setting s = descent(4, 0);
-    s.rate = 1000;
-    const Outcome start = run(make(llama, s), s);
-    s.steps = 1;
-    const Outcome all = run(make(llama, s), s);
-    for (const int expert : {2, 4}) {
-      for (const int tensor : {1, 2}) {
-        s.expert = expert, s.tensor = tensor;
-        INFO("Llama's " << llama << ", expert " << expert << ", tensor " << tensor);
-        const Outcome spread = run(make(llama, s), s);
-        CHECK(spread.norms[0] == Approx(all.norms[0]).epsilon(1e-6));
-        CHECK(spread.losses[0] == Approx(all.losses[0]).epsilon(1e-6));
-        CHECK(largest_difference(spread, all, start) < 1e-5);
-        CHECK(spread.planned == spread.measured);
-      }
-    }
-  }
-}
-
 TEST_CASE("Twenty steps of spread experts end at the loss of those that every rank has, in evaluation too") {
   for (const bool llama : {true, false}) {
     Setting s = descent(4, 20);
