@@ -162,6 +162,11 @@ void bound_export(Program& program) {
   }
 }
 
+void keep_once(std::vector<OpId>& waits) {
+  std::sort(waits.begin(), waits.end());
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+}
+
 // Adds to each op the waits its reads and writes need beyond what lanes and earlier waits already order.
 void order_accesses(Program& program, const ProgramSet& set) {
   struct Slot {
@@ -202,8 +207,7 @@ void order_accesses(Program& program, const ProgramSet& set) {
     }
   });
   for (Op& op : program.ops) {
-    std::sort(op.waits.begin(), op.waits.end());
-    op.waits.erase(std::unique(op.waits.begin(), op.waits.end()), op.waits.end());
+    keep_once(op.waits);
     std::erase_if(op.waits, [&](OpId other) { return program.ops[other].lane == op.lane; });
   }
 }
@@ -214,6 +218,7 @@ void add_waits(Draft& draft, const ProgramSet& set, const Layout& layout) {
   Program program = flatten(draft);
   Bounds(program, set, layout).add();
   bound_export(program);
+  for (Op& op : program.ops) keep_once(op.waits);  // each turn of a segment has added the same
   order_accesses(program, set);
   auto op = program.ops.begin();
   for (DraftSegment& segment : draft.segments) {

@@ -10,6 +10,7 @@ bool TimelineBuilder::known(size_t earlier, uint8_t lane) const {
 }
 
 void TimelineBuilder::wait(uint8_t lane, size_t earlier) {
+  if (known(earlier, lane)) return;  // with all that it knows itself
   const Clock& clock = executions_[earlier].clock;
   for (size_t l = 0; l < max_lanes; ++l) lanes_[lane][l] = std::max(lanes_[lane][l], clock[l]);
 }
