@@ -18,6 +18,7 @@ struct UnitTiers {
   std::vector<Tier> states;    // by state kind of the optimizer; those that are missing: device
   Tier update = Tier::device;  // device or host: where sums, folds and the update are computed
   Tier state(size_t kind) const { return kind < states.size() ? states[kind] : Tier::device; }
+  bool operator==(const UnitTiers&) const = default;
 };
 
 // What a block keeps between its forward and its backward, beside its input.
@@ -31,6 +32,7 @@ enum class Recompute : uint8_t {
 // other are there at a time, and `together` of them come and go at once. (Abbasi et al., "Superpipeline", 2024.)
 struct Sliding {
   uint32_t layers = 0, together = 1;  // no layers: none slide
+  bool operator==(const Sliding&) const = default;
 };
 
 struct Placement {
@@ -44,6 +46,7 @@ struct Placement {
   Recompute keeps(size_t block) const { return block < recompute.size() ? recompute[block] : Recompute::none; }
   bool moves() const;  // whether anything is resident outside of the device tier, or updated there
   bool uses(Tier tier) const;
+  bool operator==(const Placement&) const = default;
 };
 
 }  // namespace zrt::runtime

@@ -17,6 +17,31 @@ uint64_t as_bytes(int64_t elements, core::DType type) {
   return static_cast<uint64_t>(elements) * core::dtype_size(type);
 }
 
+// Puts what a candidate is into a tier; one that is computed again is in none.
+void leave(Layout& layout, const OffloadCandidate& candidate, Tier tier) {
+  Placement& placement = layout.placement;
+  switch (candidate.what) {
+    case What::optimizer: {
+      UnitTiers& tiers = placement.units[candidate.index];
+      const optimizer::Unit& unit = layout.units.units[candidate.index];
+      if (layout.has_master(unit)) tiers.master = tier;
+      tiers.states.assign(layout.optimizer->states(unit).size(), tier);
+      break;
+    }
+    case What::grad:
+      placement.units[candidate.index].grad = tier;
+      break;
+    case What::weight:
+      placement.units[candidate.index].weight = tier;
+      break;
+    case What::activations:
+      placement.activations[candidate.index] = tier;
+      break;
+    case What::recompute:
+      break;
+  }
+}
+
 // What a step moves and computes for the states and activations that have left.
 class Prices {
  public:
@@ -174,28 +199,7 @@ class PlacementSearch {
     Placement& placement = layout.placement;
     size_t number = 0;
     for (const OffloadCandidate& candidate : moved(left)) {
-      const Tier tier = number++ < on_file ? Tier::nvme : Tier::host;
-      switch (candidate.what) {
-        case What::optimizer: {
-          UnitTiers& tiers = placement.units[candidate.index];
-          const optimizer::Unit& unit = layout.units.units[candidate.index];
-          if (layout.has_master(unit)) tiers.master = tier;
-          const auto kinds = layout.optimizer->states(unit).size();
-          tiers.states.assign(kinds, tier);
-          break;
-        }
-        case What::grad:
-          placement.units[candidate.index].grad = tier;
-          break;
-        case What::weight:
-          placement.units[candidate.index].weight = tier;
-          break;
-        case What::activations:
-          placement.activations[candidate.index] = tier;
-          break;
-        case What::recompute:
-          break;
-      }
+      leave(layout, candidate, number++ < on_file ? Tier::nvme : Tier::host);
     }
     for (size_t i = 0; i < left; ++i) {
       if (order_[i].what != What::recompute) continue;
@@ -249,6 +253,18 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
 
 Layout cheapest_offload(const FitProblem& problem, const Layout& start) {
   return PlacementSearch(problem, start).run();
+}
+
+Layout states_offload(const FitProblem& problem, const Layout& start) {
+  Layout layout = start;
+  layout.placement.units.resize(layout.units.units.size());
+  for (const OffloadCandidate& candidate : offload_order(layout, problem.cluster)) {
+    if (candidate.what < What::activations) leave(layout, candidate, Tier::host);
+  }
+  layout.open_placement = false;
+  layout = PlacementSearch(problem, layout).run();
+  layout.open_placement = start.open_placement;
+  return layout;
 }
 
 Layout least_offload(const FitProblem& problem, const Layout& start) {

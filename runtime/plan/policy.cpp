@@ -12,7 +12,8 @@ namespace zrt::runtime {
 namespace {
 
 std::vector<Layout> offload_cheapest(const FitProblem& problem, const Layout& start) {
-  return {cheapest_offload(problem, start)};
+  if (!start.open_placement) return {cheapest_offload(problem, start)};
+  return {cheapest_offload(problem, start), states_offload(problem, start)};
 }
 
 std::vector<PlacementPolicy>& registered() {

@@ -123,7 +123,7 @@ class SuggestionSearch {
     return all;
   }
 
-  std::optional<Suggestion> first_of(const std::vector<Changes>& way) const {
+  std::optional<Suggestion> first_of(const std::vector<Changes>& way) {
     for (const Changes& changes : way) {
       try {
         if (!tried(changes, base_.ranks).fits) continue;
@@ -344,8 +344,9 @@ class SuggestionSearch {
     return changes;
   }
 
-  // By the placement that needs the least memory, whatever it costs a step.
-  Tried tried(const Changes& changes, int ranks) const {
+  // By the placement that needs the least memory, whatever it costs a step. Of a pipeline the stage that lacked most
+  // before goes first: where it lacks memory still, the others need not be compiled.
+  Tried tried(const Changes& changes, int ranks) {
     const Config config = changed(changes, ranks);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
@@ -355,8 +356,19 @@ class SuggestionSearch {
     const uint64_t missing = trains ? missing_bytes(config, layouts, limits) : 0;
     if (missing > 0) return {false, static_cast<double>(missing)};
     const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
-    const double excess = limits.excess(peak_bytes(fit(config, layouts, request).stages));
-    return {excess == 0, excess};
+    const auto fitted_stages = [&](const std::vector<Layout>& some) { return fit(config, some, request).stages; };
+    size_t& fullest = fullest_[layouts.size()];
+    if (layouts.size() > 1) {
+      const double excess = limits.excess(peak_bytes(fitted_stages({layouts[fullest]})));
+      if (excess > 0) return {false, excess};
+    }
+    const std::vector<Compiled> stages = fitted_stages(layouts);
+    const auto excess_of = [&](const Compiled& stage) { return limits.excess(peak_bytes(stage.plan)); };
+    const auto most = std::max_element(stages.begin(), stages.end(), [&](const Compiled& a, const Compiled& b) {
+      return excess_of(a) < excess_of(b);
+    });
+    fullest = static_cast<size_t>(most - stages.begin());
+    return {excess_of(*most) == 0, excess_of(*most)};
   }
 
   const Config& config_;
@@ -368,6 +380,7 @@ class SuggestionSearch {
   const Knobs base_;
   const bool given_every_;
   std::map<std::tuple<int, int, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
+  std::map<size_t, size_t> fullest_;  // by number of stages: the one that lacked most, at first the first
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Decisions {
   bool open_overlap = false;                            // lanes may run beside each other: RunSettings::overlap
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
   bool open_activations = true;                         // … where activations are resident, too
+  bool operator==(const Decisions&) const = default;
 };
 
 }  // namespace zrt::runtime
