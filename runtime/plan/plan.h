@@ -8,6 +8,7 @@
 #include "runtime/passes/compile.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/plan/stage_table.h"
 #include "runtime/plan/suggest.h"
 
 namespace zrt::runtime {
@@ -46,7 +47,7 @@ struct Plan {
 Plan make_plan(const Config& config, const models::Model& model, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster);
 
-std::string to_json(const Plan& plan);    // docs/plan.md has its keys
-std::string plan_text(const Plan& plan);  // tables for people
+std::string to_json(const Plan& plan);                                   // docs/plan.md has its keys
+std::string plan_text(const Plan& plan, const StagesShown& shown = {});  // tables for people
 
 }  // namespace zrt::runtime

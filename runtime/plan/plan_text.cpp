@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/format_count.h"
 #include "runtime/ops/spec.h"
 #include "runtime/plan/group_summary.h"
 #include "runtime/plan/group_ways.h"
@@ -11,12 +12,10 @@
 namespace zrt::runtime {
 namespace {
 
-std::string both(uint64_t bytes) {
-  return fmt::format("{} bytes ({})", bytes, core::format_bytes(bytes));
-}
+constexpr size_t shortages_told = 3;
 
 std::string tier_text(const TierPlan& tier, std::string_view name) {
-  std::string text = fmt::format("  {}: peak {} in phase '{}' at '{}'\n   ", name, both(tier.peak_bytes),
+  std::string text = fmt::format("  {}: peak {} in phase '{}' at '{}'\n   ", name, core::format_bytes(tier.peak_bytes),
                                  tier.peak_phase, tier.peak_op);
   for (size_t c = 0; c < core::category_count; ++c) {
     if (tier.categories[c] > 0) {
@@ -35,8 +34,7 @@ std::string time_text(const Plan& plan, const StagePlan& stage) {
   const std::string waits = fmt::format("computation waits {:.4g} s for communication and {:.4g} s for copies",
                                         step.exposed_comm_seconds, step.exposed_io_seconds);
   if (stage.compiled.layout.stage.pipelined()) {
-    return fmt::format("  computes {:.4g} s of a step and is idle {:.1f} % of it; {}\n", step.busy_seconds.front(),
-                       100 * stage.idle_share(), waits);
+    return fmt::format("  {}\n", waits);
   }
   return fmt::format("  on {}: {:.4g} s a step, {:.0f} tokens/s; {}\n", plan.cluster->name, step.seconds,
                      static_cast<double>(plan.tokens_per_step()) / step.seconds, waits);
@@ -47,8 +45,7 @@ std::string stage_text(const Plan& plan, const StagePlan& stage) {
   const std::string ranks = ranks_text(stage.first, stage.last);
   std::string text = ranks + "\n";
   if (layout.stage.pipelined()) {
-    text = fmt::format("stage {}, {}: {}, {} parameters\n", layout.stage.index, ranks, blocks_text(*layout.model),
-                       layout.model->parameters());
+    text = fmt::format("stage {}, {}:\n", layout.stage.index, ranks);
   }
   for (size_t t = 0; t < core::tier_count; ++t) {
     const TierPlan& tier = stage.compiled.plan.tiers[t];
@@ -58,7 +55,7 @@ std::string stage_text(const Plan& plan, const StagePlan& stage) {
   for (const PhasePeak& phase : stage.phases) {
     text += fmt::format(" {} {}", phase.phase, core::format_bytes(phase.live_bytes));
   }
-  text += fmt::format("\n  received by each rank in a step: {}", both(total(stage.comm)));
+  text += fmt::format("\n  received by each rank in a step: {}", core::format_bytes(total(stage.comm)));
   for (const auto& [kind, bytes] : stage.comm) {
     if (bytes > 0) text += fmt::format("; {} {}", op_kind_name(kind), core::format_bytes(bytes));
   }
@@ -70,7 +67,7 @@ std::string stage_text(const Plan& plan, const StagePlan& stage) {
   return stage.step ? text + time_text(plan, stage) : text;
 }
 
-// The stage that needs most of a tier.
+// The stage that needs most of a tier; tiers that nothing is in are left out.
 std::string limits_text(const Plan& plan) {
   std::string text;
   for (size_t t = 0; t < core::tier_count; ++t) {
@@ -78,6 +75,7 @@ std::string limits_text(const Plan& plan) {
     if (!limit) continue;
     uint64_t most = 0;
     for (const StagePlan& stage : plan.stages) most = std::max(most, stage.compiled.plan.tiers[t].peak_bytes);
+    if (most == 0) continue;
     text += fmt::format("{}{}: {} of {} ({})", text.empty() ? "" : "; ", core::tier_names[t], core::format_bytes(most),
                         core::format_bytes(limit->bytes), limit->from);
   }
@@ -98,30 +96,56 @@ std::string mesh_text(const Layout& layout) {
 }
 
 std::string pipeline_time_text(const Plan& plan) {
-  const auto busiest = std::max_element(
-      plan.stages.begin(), plan.stages.end(),
-      [](const StagePlan& a, const StagePlan& b) { return a.step->busy_seconds[0] < b.step->busy_seconds[0]; });
-  return fmt::format("on {}: {:.4g} s a step, {:.0f} tokens/s; stage {} computes longest, {:.4g} s\n",
-                     plan.cluster->name, plan.seconds_per_step(),
-                     static_cast<double>(plan.tokens_per_step()) / plan.seconds_per_step(),
-                     busiest->compiled.layout.stage.index, busiest->step->busy_seconds[0]);
+  return fmt::format("on {}: {:.4g} s a step, {:.0f} tokens/s\n", plan.cluster->name, plan.seconds_per_step(),
+                     static_cast<double>(plan.tokens_per_step()) / plan.seconds_per_step());
+}
+
+// Of a pipeline the stages that lack most of a tier, beside what they may have; the others are counted.
+std::string shortages_text(const Plan& plan) {
+  const auto lack = [&](const StagePlan& stage) {
+    double most = 0;
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      const auto& limit = plan.limits.tiers[t];
+      const auto peak = static_cast<double>(stage.compiled.plan.tiers[t].peak_bytes);
+      if (limit) most = std::max(most, peak / std::max(1.0, static_cast<double>(limit->bytes)));
+    }
+    return most;
+  };
+  std::vector<const StagePlan*> short_of;
+  for (const StagePlan& stage : plan.stages) {
+    if (!shortage_text(stage.compiled.plan, plan.limits).empty()) short_of.push_back(&stage);
+  }
+  std::stable_sort(short_of.begin(), short_of.end(),
+                   [&](const StagePlan* a, const StagePlan* b) { return lack(*a) > lack(*b); });
+  std::string text;
+  for (size_t i = 0; i < std::min(short_of.size(), shortages_told); ++i) {
+    const Stage& stage = short_of[i]->compiled.layout.stage;
+    text += fmt::format("{}does not fit: {}\n", stage.pipelined() ? fmt::format("stage {} ", stage.index) : "",
+                        shortage_text(short_of[i]->compiled.plan, plan.limits));
+  }
+  if (short_of.size() > shortages_told) {
+    text += fmt::format("nor do {} other stages, which lack less\n", short_of.size() - shortages_told);
+  }
+  return text;
 }
 
 }  // namespace
 
-std::string plan_text(const Plan& plan) {
+std::string plan_text(const Plan& plan, const StagesShown& shown) {
   const Layout& layout = plan.layout();
   size_t units = 0;
   for (const StagePlan& stage : plan.stages) units += stage.compiled.layout.units.units.size();
-  const std::string active =
-      plan.active_parameters == plan.parameters ? "" : fmt::format(", {} of them for a token,", plan.active_parameters);
+  const std::string active = plan.active_parameters == plan.parameters
+                                 ? ""
+                                 : fmt::format(", {} of them for a token,", core::format_count(plan.active_parameters));
   std::string text =
       fmt::format("{} parameters{} in {} units; {}, ZeRO stage {}, {}{}; {} microbatch{} of {} × {} tokens a rank\n",
-                  plan.parameters, active, units, mesh_text(layout), layout.zero.stage,
+                  core::format_count(plan.parameters), active, units, mesh_text(layout), layout.zero.stage,
                   core::dtype_name(layout.compute), layout.fp8 ? " with fp8 products" : "", layout.microbatches,
                   layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
   text += groups_text(plan);
-  for (const StagePlan& stage : plan.stages) text += stage_text(plan, stage);
+  if (layout.stage.pipelined()) text += stage_table(plan, shown.all);
+  for (const size_t s : stages_told(plan, shown)) text += stage_text(plan, plan.stages[s]);
   text += group_ways_text(plan);
   if (plan.cluster && layout.stage.pipelined()) text += pipeline_time_text(plan);
   if (plan.saves == "foreground") {
@@ -129,12 +153,7 @@ std::string plan_text(const Plan& plan) {
   }
   if (!plan.cluster) text += "no time is predicted without --cluster\n";
   if (plan.fits) return text + fmt::format("fits ({})\n", limits_text(plan));
-  for (const StagePlan& stage : plan.stages) {
-    const std::string shortage = shortage_text(stage.compiled.plan, plan.limits);
-    if (shortage.empty()) continue;
-    const std::string who = layout.stage.pipelined() ? fmt::format("stage {} ", stage.compiled.layout.stage.index) : "";
-    text += fmt::format("{}does not fit: {}\n", who, shortage);
-  }
+  text += shortages_text(plan);
   return text + suggestions_text(plan.suggestions) + "\n";
 }
 

@@ -1,16 +1,18 @@
-// A page of a step: lanes and memory over time. Of a long step its start and its end, because the turns between are
-// alike, and a page has to stay small.
+// Long steps are drawn at their start and their end, because the turns between are alike, and a page has to stay small.
 #include "runtime/report/plan_page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
+#include "core/format_count.h"
 #include "runtime/ops/spec.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/plan/placement_text.h"
 #include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
+#include "runtime/report/step_overview.h"
 
 namespace zrt::runtime {
 namespace {
@@ -46,22 +48,36 @@ std::vector<PagePart> parts_of(const std::vector<SimulatedOp>& timeline) {
            end}};
 }
 
+// The kinds of op that any stage's step has: a colour each in all charts.
+std::vector<OpKind> kinds_of(const Plan& plan) {
+  std::set<OpKind> kinds;
+  for (const StagePlan& stage : plan.stages) {
+    for (const Op& op : stage.compiled.set.program("step").ops) kinds.insert(op.kind);
+  }
+  return {kinds.begin(), kinds.end()};
+}
+
+// Lanes without an op in the step are left out.
 std::string lanes_chart(const StagePlan& stage, const Program& program, const std::vector<SimulatedOp>& timeline,
-                        const PagePart& part, draw::Unit unit) {
+                        const PagePart& part, draw::Unit unit, const std::vector<OpKind>& kinds) {
   draw::LaneChart chart;
+  for (const OpKind kind : kinds) chart.kinds.emplace_back(op_kind_name(kind));
   chart.title = "Lanes: " + part.title;
   chart.x_unit = unit;
   chart.x_start = part.from, chart.x_end = part.to;
-  for (const Lane& lane : stage.compiled.set.lanes) chart.lanes.push_back(lane.name());
+  const std::vector<Lane>& lanes = stage.compiled.set.lanes;
+  std::vector<uint32_t> rows(lanes.size());
+  for (size_t l = 0; l < lanes.size(); ++l) {
+    rows[l] = static_cast<uint32_t>(chart.lanes.size());
+    const auto on_lane = [&](const Op& op) { return op.lane == l; };
+    if (std::any_of(program.ops.begin(), program.ops.end(), on_lane)) chart.lanes.push_back(lanes[l].name());
+  }
   for (const SimulatedOp& execution : timeline) {
     if (execution.end_seconds <= part.from || execution.start_seconds >= part.to) continue;
     if (execution.end_seconds <= execution.start_seconds) continue;
     const Op& op = program.ops[execution.op];
-    const std::string kind(op_kind_name(op.kind));
-    const auto found = std::find(chart.kinds.begin(), chart.kinds.end(), kind);
-    const auto number = static_cast<uint32_t>(found - chart.kinds.begin());
-    if (found == chart.kinds.end()) chart.kinds.push_back(kind);
-    chart.bars.push_back({op.lane, number, execution.start_seconds, execution.end_seconds,
+    const auto kind = static_cast<uint32_t>(std::find(kinds.begin(), kinds.end(), op.kind) - kinds.begin());
+    chart.bars.push_back({rows[op.lane], kind, execution.start_seconds, execution.end_seconds,
                           spec(op.kind).of_microbatch
                               ? fmt::format("{}, microbatch {}", op.name, op.microbatch.at(execution.iteration))
                               : op.name});
@@ -84,7 +100,7 @@ std::string memory_chart(const Program& program, const std::vector<MemoryPoint>&
     for (size_t c = 0; c < core::category_count; ++c) largest[c] = std::max(largest[c], point.categories[c]);
   }
   for (size_t c = 0; c < core::category_count; ++c) {
-    if (largest[c] > 0) chart.series.push_back({std::string(core::category_names[c]), {}});
+    if (largest[c] > 0) chart.series.push_back({std::string(core::category_names[c]), {}, static_cast<uint32_t>(c)});
   }
   // A limit far above would press everything else to the ground.
   if (limit && limit->bytes < 3 * highest) {
@@ -156,29 +172,41 @@ std::vector<std::vector<SimulatedOp>> timelines(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_page(const Plan& plan) {
-  std::vector<std::string> parts;
+std::string plan_page(const Plan& plan, const StagesShown& shown) {
   const auto all = timelines(plan);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
+  const bool pipelined = plan.layout().stage.pipelined();
+  std::vector<std::string> parts;
+  if (pipelined) parts = step_overview(plan, all);
+  const std::vector<OpKind> kinds = kinds_of(plan);
+  const std::vector<size_t> stages = shown.stage ? stages_told(plan, shown) : stages_listed(plan, shown.all);
+  for (const size_t s : stages) {
     const StagePlan& stage = plan.stages[s];
     const Program& program = stage.compiled.set.program("step");
     const auto& timeline = all[s];
     const draw::Unit unit = stage.step ? draw::Unit::seconds : draw::Unit::plain;
-    parts.push_back(fmt::format("<h2>{}</h2>\n<p>{}</p>\n", draw::escaped(heading(stage)), times(plan, stage)));
+    const bool open = stages.size() == 1 || s == fullest_stage(plan);
+    if (pipelined) parts.push_back(fmt::format("<details{}><summary>", open ? " open" : ""));
+    parts.push_back(fmt::format("<h2>{}</h2>\n", draw::escaped(heading(stage))));
+    if (pipelined) parts.emplace_back("</summary>");
+    parts.push_back(fmt::format("<p>{}</p>\n", times(plan, stage)));
     parts.push_back(summary_table(stage));
     for (const PagePart& part : parts_of(timeline)) {
-      parts.push_back(lanes_chart(stage, program, timeline, part, unit));
+      parts.push_back(lanes_chart(stage, program, timeline, part, unit, kinds));
       for (size_t t = 0; t < core::tier_count; ++t) {
+        if (stage.compiled.plan.tiers[t].peak_bytes == 0) continue;
         const auto tier = static_cast<core::Tier>(t);
         const auto points = memory_over_time(stage.compiled.set, program, timeline, tier);
-        if (stage.compiled.plan.tiers[t].peak_bytes > 0) {
-          parts.push_back(memory_chart(program, points, part, unit, tier, plan.limits));
-        }
+        parts.push_back(memory_chart(program, points, part, unit, tier, plan.limits));
       }
     }
+    if (pipelined) parts.emplace_back("</details>\n");
   }
-  return draw::page(fmt::format("Plan of {} parameters on {} ranks", plan.parameters, plan.layout().mesh.world()),
-                    parts);
+  if (stages.size() < plan.stages.size()) {
+    parts.emplace_back("<p>Other stages: zrt plan --draw FILE --stage N, or --stage all.</p>\n");
+  }
+  return draw::page(
+      fmt::format("Plan of {} parameters on {} ranks", core::format_count(plan.parameters), plan.layout().mesh.world()),
+      parts);
 }
 
 }  // namespace zrt::runtime

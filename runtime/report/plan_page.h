@@ -4,6 +4,8 @@
 
 namespace zrt::runtime {
 
-std::string plan_page(const Plan& plan);  // one HTML page: lanes and memory over the time of a step
+// One HTML page: all stages over a step, their memory and seconds; then of the stages that the plan's table lists, or
+// of the one that is asked for, lanes and memory over time.
+std::string plan_page(const Plan& plan, const StagesShown& shown = {});
 
 }  // namespace zrt::runtime

@@ -202,8 +202,15 @@ TEST_CASE("the plan shows the stages, and other tools' names mean the same") {
   const Result text = run_zrt(plan + "--set parallel.pipeline=2 --set parallel.virtual_pipeline=3");
   INFO(text.text);
   CHECK(has(text.text, "2 stages with 3 chunks each in the schedule interleaved × 2 ranks"));
-  CHECK(has(text.text, "stage 1, ranks 2–3, all alike: layers 0, 2, head"));
-  CHECK(has(text.text, "% of it"));
+  CHECK(has(text.text, "  2–3 "));
+  CHECK(has(text.text, " %  layers 0, 2, head"));
+  const Result told = run_zrt(plan + "--set parallel.pipeline=2 --stage 1");
+  INFO(told.text);
+  CHECK(has(told.text, "stage 1, ranks 2–3, all alike:"));
+  CHECK(!has(told.text, "stage 0, ranks"));
+  const Result wrong = run_zrt(plan + "--set parallel.pipeline=2 --stage 2");
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.text, "--stage is '2'; legal is all, or a stage of the pipeline: 0 to 1"));
   require_run(plan + "--set parallel.pipeline=2 --draw " + (run / "plan.html"));
   std::ifstream page(run.path / "plan.html");
   std::stringstream all;

@@ -1,4 +1,6 @@
 // `zrt plan` from outside: exit codes, the keys of its JSON, and that it needs neither data nor ranks.
+#include <fmt/format.h>
+
 #include "program.h"
 
 namespace zrt::plan_test {
@@ -165,15 +167,26 @@ TEST_CASE("Every rank is in the JSON once: by itself up to 64, in ranges beyond"
   }
 }
 
+TEST_CASE("A stage to tell of is refused where no text is printed") {
+  const Folder folder("plan_stage");
+  for (const char* other : {"json", "program", "search"}) {
+    const Result refused = plan(folder, fmt::format("--ranks 2 --stage 0 --{}", other));
+    INFO(refused.text);
+    CHECK(refused.code == 2);
+    CHECK(refused.text.find(fmt::format("it does nothing with --{}", other)) != std::string::npos);
+  }
+  CHECK(plan(folder, "--ranks 2 --stage 0").code == 0);
+}
+
 TEST_CASE("The exit code says whether the run fits") {
   const Folder folder("plan_codes");
   const Result fits = plan(folder, "--ranks 2");
   INFO(fits.text);
   CHECK(fits.code == 0);
   CHECK(fits.text.find("fits (no limit is known") != std::string::npos);
-  // Bytes with their unit, exactly and for reading.
-  CHECK(fits.text.find(" bytes (") != std::string::npos);
-  CHECK(fits.text.find("MiB)") != std::string::npos);
+  // Bytes as people read them; --json has them exactly.
+  CHECK(fits.text.find("device: peak ") != std::string::npos);
+  CHECK(fits.text.find("MiB in phase 'step'") != std::string::npos);
   const std::string fixed = "--ranks 2 --set memory.placement=device --set memory.recompute=none --set ";
   const Result does_not = plan(folder, fixed + "memory.device_budget_bytes=140000000");
   INFO(does_not.text);

@@ -72,6 +72,14 @@ int plan_command(const Args& args) {
                          values.count("CONFIG") ? values["CONFIG"].as<std::string>() : std::string()},
                         values);
   }
+  if (values.count("stage")) {
+    for (const char* other : {"json", "program", "search"}) {
+      if (values.count(other)) {
+        throw core::UsageError(
+            fmt::format("--stage chooses what the plan's text tells; it does nothing with --{}", other));
+      }
+    }
+  }
   if (values.count("search")) return search_command(values);
   const runtime::Config loaded = plan_config(values);
   const std::string& transport = values["transport"].as<std::string>();
@@ -102,8 +110,11 @@ int plan_command(const Args& args) {
       rules && !delinks
           ? *shared
           : runtime::make_plan(later, model, runtime::training_phases(later, rules ? "load" : "init"), cluster);
+  const runtime::StagesShown shown = values.count("stage")
+                                         ? runtime::stages_shown(values["stage"].as<std::string>(), plan.stages.size())
+                                         : runtime::StagesShown{};
   const bool fits = plan.fits && (!shared || shared->fits);
-  if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));
+  if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan, shown));
   if (values.count("program")) {
     const auto text = [&](const char* option) {
       return values.count(option) ? values[option].as<std::string>() : std::string();
@@ -118,12 +129,12 @@ int plan_command(const Args& args) {
     std::cout << runtime::to_json(plan) << "\n";
   } else if (delinks) {
     std::cout << "While layers share their parameters:\n\n"
-              << runtime::plan_text(*shared) << "\n"
+              << runtime::plan_text(*shared, shown) << "\n"
               << runtime::delink_text(runtime::delink_time(*shared, plan, config.pseudo_to_real->sharing), cluster)
               << "\nOnce they are delinked:\n\n"
-              << runtime::plan_text(plan);
+              << runtime::plan_text(plan, shown);
   } else {
-    std::cout << runtime::plan_text(plan);
+    std::cout << runtime::plan_text(plan, shown);
   }
   return fits ? 0 : 1;
 }

@@ -19,7 +19,7 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}
 svg{display:block;width:100%}svg text{font:11px sans-serif;fill:var(--soft)}
 .notes{padding:8px 8px 8px 24px;background:var(--ground)}.bad{color:var(--alarm)}
 .ground{fill:var(--ground)}.line{fill:none;stroke-width:1.5;stroke-linecap:round;vector-effect:non-scaling-stroke}
-.dots{stroke-width:5}
+.dots{stroke-width:5}summary h2{display:inline}details{margin:8px 0}pre{white-space:pre-wrap}
 .limit{fill:none;stroke:var(--alarm);stroke-width:1.5;stroke-dasharray:6 4;vector-effect:non-scaling-stroke}
 #tip{position:fixed;display:none;pointer-events:none;white-space:pre;background:var(--ink);color:var(--paper);padding:4px 8px;
 border-radius:3px;font-size:12px;z-index:1}

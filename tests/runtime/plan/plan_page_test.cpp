@@ -12,13 +12,14 @@
 #include <sstream>
 
 #include "catch.h"
-#include "tests/runtime/plan/planned.h"
+#include "tests/runtime/plan/printed_plan.h"
 
 namespace zrt::plan_page_test {
 
 using namespace zrt;
 using namespace zrt::runtime;
 using nlohmann::json;
+using testing::in_thousands;
 using testing::planned;
 
 namespace {
@@ -33,13 +34,15 @@ std::string plain(std::string text) {
   return text;
 }
 
-// "1.5 ms" in seconds; a number without a unit as it is.
-double seconds_of(const std::string& text) {
+// "1.5 ms" in seconds, "2.00 KiB" in bytes; a number without a unit as it is.
+double number_of(const std::string& text) {
   std::stringstream in(text);
   double value = 0;
   std::string unit;
   in >> value >> unit;
-  return value * (unit == "ms" ? 1e-3 : unit == "µs" ? 1e-6 : 1);
+  const std::map<std::string, double> units{
+      {"ms", 1e-3}, {"µs", 1e-6}, {"KiB", 1024.0}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  return value * (units.count(unit) ? units.at(unit) : 1);
 }
 
 struct DrawnBar {
@@ -90,8 +93,8 @@ DrawnLanes lanes_of(const std::string& part) {
     const std::string text = plain(tag.substr(shown, tag.rfind('"') - shown));
     const size_t line = text.rfind('\n'), from = text.rfind(" from ");
     REQUIRE(line != std::string::npos);
-    lanes.bars.push_back({(std::stoi(tag.substr(y)) - 3) / 26, text.substr(0, line), seconds_of(text.substr(from + 6)),
-                          seconds_of(text.substr(line + 1, from - line - 1))});
+    lanes.bars.push_back({(std::stoi(tag.substr(y)) - 3) / 26, text.substr(0, line), number_of(text.substr(from + 6)),
+                          number_of(text.substr(line + 1, from - line - 1))});
   }
   return lanes;
 }
@@ -115,6 +118,17 @@ DrawnCurve curve_of(const std::string& part) {
   return curve;
 }
 
+// The charts of all stages at a page's begin, by title.
+std::map<std::string, DrawnLanes> read_overview(const std::string& page) {
+  std::map<std::string, DrawnLanes> charts;
+  const std::string body = page.substr(page.find("<h1>"), page.find("<script>") - page.find("<h1>"));
+  for (const std::string& part : matches(body, "<h2>", "<h2>")) {
+    const DrawnLanes lanes = lanes_of(part);
+    if (!lanes.names.empty() && lanes.names[0] == "stage 0") charts[plain(lanes.title)] = lanes;
+  }
+  return charts;
+}
+
 std::vector<DrawnStage> read_page(const std::string& page) {
   std::vector<DrawnStage> stages;
   const std::string body = page.substr(page.find("<h1>"), page.find("<script>") - page.find("<h1>"));
@@ -124,7 +138,7 @@ std::vector<DrawnStage> read_page(const std::string& page) {
       stages.back().lanes.push_back(lanes_of(part));
     } else if (title.starts_with("Live bytes")) {
       stages.back().curves.push_back(curve_of(part));
-    } else {
+    } else if (title.starts_with("Stage ") || title.starts_with("Ranks ")) {
       DrawnStage& stage = stages.emplace_back();
       stage.heading = plain(title);
       stage.text = plain(matches(part, "<p>", "</p>").front());
@@ -166,7 +180,7 @@ TEST_CASE("a page's bars are each op of each microbatch once, and its sentences 
     const json plan = json::parse(to_json(p->plan));
     const std::string page = plan_page(p->plan);
     CAPTURE(c.sets);
-    CHECK(page.find(fmt::format("<h1>Plan of {} parameters on {} ranks</h1>", plan["parameters"].get<int64_t>(),
+    CHECK(page.find(fmt::format("<h1>Plan of {} parameters on {} ranks</h1>", in_thousands(plan["parameters"]),
                                 c.ranks)) != std::string::npos);
     const std::vector<DrawnStage> stages = read_page(page);
     REQUIRE(stages.size() == p->plan.stages.size());
@@ -236,6 +250,86 @@ TEST_CASE("a page's bars are each op of each microbatch once, and its sentences 
         CHECK(most > 0);
       }
     }
+  }
+}
+
+namespace {
+
+double sum_of(const DrawnLanes& chart, size_t row, const std::string& begin = "") {
+  double sum = 0;
+  for (const DrawnBar& bar : chart.bars) {
+    if (bar.lane == static_cast<int>(row) && bar.name.find(begin) != std::string::npos) sum += bar.seconds;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("A pipeline's page begins with all stages over the step, where its seconds go, and bytes of each tier") {
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const auto p = planned({"parallel.pipeline=3", "parallel.partition=[1,3,2]", "memory.placement=host",
+                            std::string("parallel.schedule=") + schedule},
+                           6, find_cluster("dgx-a100"));
+    const json plan = json::parse(to_json(p->plan));
+    const std::string page = plan_page(p->plan);
+    const auto charts = read_overview(page);
+    CAPTURE(schedule);
+    CHECK(charts.size() == 4);
+    const DrawnLanes& step = charts.at("All stages: the step");
+    const DrawnLanes& seconds = charts.at("Where the seconds of a step go");
+    for (size_t s = 0; s < 3; ++s) {
+      CAPTURE(s);
+      const StagePlan& stage = p->plan.stages[s];
+      CHECK(step.names.at(s) == fmt::format("stage {}", s));
+      CHECK(sum_of(step, s) == Approx(stage.step->busy_seconds.front()).epsilon(1e-3));
+      for (uint32_t m = 0; m < p->plan.layout().microbatches; ++m) {
+        CHECK(sum_of(step, s, fmt::format("forward, microbatch {}", m)) > 0);
+        CHECK(sum_of(step, s, fmt::format("backward, microbatch {}", m)) > 0);
+        // The first stage of this schedule has nobody who waits for its gradients.
+        const bool apart = sum_of(step, s, fmt::format("gradients of weights, microbatch {}", m)) > 0;
+        CHECK(apart == (s > 0 && schedule == std::string("zb-h1")));
+      }
+      CHECK(sum_of(seconds, s) == Approx(plan["seconds_per_step"].get<double>()).epsilon(2e-3));
+      CHECK(sum_of(seconds, s, "computes") == Approx(stage.step->busy_seconds.front()).epsilon(1e-3));
+      CHECK(sum_of(seconds, s, "communication") == Approx(stage.step->exposed_comm_seconds).epsilon(1e-3).margin(1e-9));
+      CHECK(sum_of(seconds, s, "copies") == Approx(stage.step->exposed_io_seconds).epsilon(1e-3).margin(1e-9));
+      const json own = of_stage(plan, s);
+      for (const char* tier : {"device", "host"}) {
+        bool drawn = false;
+        for (const auto& [title, chart] : charts) {
+          if (!title.starts_with(fmt::format("Bytes of the {} tier at each stage's peak; ", tier))) continue;
+          drawn = true;
+          CHECK(sum_of(chart, s) == Approx(own["tiers"][tier]["live_peak_bytes"].get<double>()).epsilon(0.01));
+        }
+        CHECK(drawn);
+      }
+    }
+    CHECK(page.find("<h2>Groups of ranks on hosts of dgx-a100</h2>") != std::string::npos);
+    CHECK(read_page(page).size() == 3);
+    CHECK(read_page(plan_page(p->plan, {false, 1})).size() == 1);
+  }
+}
+
+TEST_CASE("A page draws lanes that an op of the step runs on, and an op's kind has one colour in all of its charts") {
+  const auto p = planned({"parallel.pipeline=2", "zero_optimization.stage=2", "run.checkpoint_interval=1"}, 4,
+                         find_cluster("dgx-a100"));
+  const std::string page = plan_page(p->plan);
+  for (const DrawnStage& stage : read_page(page)) {
+    for (size_t l = 0; l < stage.lanes.at(0).names.size(); ++l) {
+      INFO(stage.lanes[0].names[l]);
+      CHECK(sum_of(stage.lanes[0], l) > 0);
+    }
+  }
+  std::map<std::string, std::set<std::string>> colours;
+  for (const std::string& part : matches(page, "<h2>Lanes: ", "</p>")) {
+    for (const std::string& name : matches(part, "<span>", "</span>")) {
+      colours[name.substr(name.find("</i>") + 4)].insert(matches(name, "background:", "\"").front());
+    }
+  }
+  CHECK(colours.size() > 4);
+  for (const auto& [kind, seen] : colours) {
+    INFO(kind);
+    CHECK(seen.size() == 1);
   }
 }
 

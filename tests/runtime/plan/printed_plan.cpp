@@ -16,6 +16,17 @@ std::string in_units(double bytes) {
   while (bytes >= 1024 && unit < 4) bytes /= 1024, ++unit;
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, units[unit]);
 }
+std::string in_thousands(int64_t count) {
+  const std::string digits = std::to_string(count);
+  if (digits.size() < 4) return digits;
+  // Three digits, rounded, and where the point stands among them.
+  const double mantissa = std::stod(digits.substr(0, 1) + "." + digits.substr(1));
+  const std::string rounded = fmt::format("{:.2f}", mantissa);
+  const bool next = rounded.size() > 4;  // 9.996 is 10.00
+  const std::string three = next ? "100" : rounded.substr(0, 1) + rounded.substr(2);
+  const size_t places = digits.size() + (next ? 1 : 0), before = (places - 1) % 3 + 1;
+  return three.substr(0, before) + (before < 3 ? "." + three.substr(before) : "") + "?KMBT"[(places - 1) / 3];
+}
 std::set<size_t> layers_in(const std::string& text) {
   std::set<size_t> layers;
   std::smatch found;
@@ -88,6 +99,9 @@ void check_limits(PrintedLines& lines, const json& plan) {
   for (const char* tier : {"device", "host", "nvme"}) {
     const json& limit = plan["limits"][tier];
     if (limit.is_null()) continue;
+    INFO(said);
+    CHECK((said.find(fmt::format("{}: ", tier)) != std::string::npos) == (most_of(plan, tier) > 0));
+    if (most_of(plan, tier) == 0) continue;
     text += fmt::format("{}{}: {} of {} ", text.empty() ? "" : "; ", tier,
                         in_units(static_cast<double>(most_of(plan, tier))), in_units(limit));
     CHECK(most_of(plan, tier) <= limit.get<uint64_t>());

@@ -16,6 +16,7 @@ std::string in_units(double bytes);  // "1.50 MiB"
 inline std::string in_units(const nlohmann::json& bytes) {
   return in_units(bytes.get<double>());
 }
+std::string in_thousands(int64_t count);              // "1.50M"
 std::set<size_t> layers_in(const std::string& text);  // of "embedding, layers 0–2, 5, head"
 
 class PrintedLines {
