@@ -7,8 +7,9 @@ cd "$(dirname "$0")/.."
 
 now() { printf '\n== %s (after %d:%02d)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
 
-# A GPU is built for where there is one; nvcc alone would only lengthen the build.
+# A GPU is built for where there is one; nvcc alone would only lengthen the build. A build folder that is there stays as it is.
 cuda=(-DZRT_CUDA=OFF)
+[ -e build/release/CMakeCache.txt ] && cuda=()
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q .; then
   cuda=(-DZRT_CUDA=ON -DZRT_CUDA_ARCHITECTURES=native)
 fi
