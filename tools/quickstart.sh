@@ -7,12 +7,13 @@ cd "$(dirname "$0")/.."
 
 now() { printf '\n== %s (after %d:%02d)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
 
-# A GPU is built for where there is one; nvcc alone would only lengthen the build. A build folder that is there stays as it is.
+# A GPU is built for where there is one; nvcc alone would only lengthen the build. A build folder that is there keeps its
+# settings.
 cuda=(-DZRT_CUDA=OFF)
-[ -e build/release/CMakeCache.txt ] && cuda=()
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q .; then
   cuda=(-DZRT_CUDA=ON -DZRT_CUDA_ARCHITECTURES=native)
 fi
+[ -e build/release/CMakeCache.txt ] && cuda=()
 cat <<TEXT
 This installs packages of Debian 12 (a minute), builds zrt (2 to 6 minutes on 2 cores), turns a book into a dataset
 (seconds) and trains a Llama of 4.3M parameters on 4 ranks with ZeRO-3 (about 2 minutes).

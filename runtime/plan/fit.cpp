@@ -52,7 +52,9 @@ Fitted settle(const Config& config, std::vector<Layout> layouts, FitRequest requ
     if (!request.timed) layout.prefetch = distance;
   };
   const auto holds = [&](const Layout& layout) {
-    return request.limits.hold(peak_bytes(compile(layout, trained, {}, false).plan));
+    Layout searched = layout;
+    if (!request.timed) searched.prefetch = 0;
+    return request.limits.hold(peak_bytes(compile(searched, trained, {}, false).plan));
   };
   if (layouts.front().open_placement || layouts.front().open_recompute) {
     settle_stages(layouts, {settle_one, holds});
@@ -100,7 +102,7 @@ bool holds(const Fitted& fitted, const FitRequest& request) {
   });
 }
 
-// What a user might set by hand, for all stages alike, of what the layouts leave open.
+// Settings that a user might choose by hand for all stages alike, of what the layouts leave open.
 std::vector<std::vector<Layout>> by_hand(const std::vector<Layout>& layouts) {
   std::vector<std::vector<Layout>> all;
   const auto add = [&](const auto& change) {
@@ -119,16 +121,16 @@ std::vector<std::vector<Layout>> by_hand(const std::vector<Layout>& layouts) {
 }
 
 // Stages are settled each for itself, layer by layer, and a step is all of them: where one of them had to make room,
-// the outcome competes with what is simple. Of long steps, whose programs take long to make, it does not.
+// the outcome competes with what is simple. Long steps, whose programs take long to make, are left as they were
+// settled.
 Fitted settle_together(const Config& config, const std::vector<Layout>& layouts, const FitRequest& request) {
   Fitted best = settle(config, layouts, request);
   size_t works = 0;
   for (const Layout& layout : layouts) works += layout.microbatches * layout.model->blocks.size();
-  const bool made_room = std::any_of(best.stages.begin(), best.stages.end(), [](const Compiled& stage) {
-    const Placement& placement = stage.layout.placement;
-    return placement.moves() || std::any_of(placement.recompute.begin(), placement.recompute.end(),
-                                            [](Recompute kept) { return kept != Recompute::none; });
-  });
+  bool made_room = false;
+  for (size_t s = 0; s < layouts.size(); ++s) {
+    made_room = made_room || !(best.stages[s].layout.placement == layouts[s].placement);
+  }
   if (!request.timed || !has(request.phases, "step") || works > most_compared || !made_room) return best;
   const Cluster machine = machine_of(config);
   const auto seconds = [&](const Fitted& fitted) { return simulate_step(fitted.stages, machine).front().seconds; };
@@ -140,7 +142,7 @@ Fitted settle_together(const Config& config, const std::vector<Layout>& layouts,
   const auto simple = by_hand(layouts);
   for (const std::vector<Layout>& candidate : simple) {
     const Fitted fitted = settle(config, candidate, unchecked);
-    if (!holds(fitted, request) || fitted.phases != best.phases) continue;
+    if (!holds(fitted, request) || (least && fitted.phases != best.phases)) continue;
     const double taken = seconds(fitted);
     if (!least || taken < *least) least = taken, chosen = &candidate;
   }
@@ -163,7 +165,11 @@ bool has_room(const Fitted& fitted, const FitRequest& request) {
 }  // namespace
 
 Cluster machine_of(const Config& config) {
-  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+  Cluster cluster =
+      config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+  cluster.fast_sums |= config.parallel.fast_sums;
+  cluster.nccl_inside_hosts |= config.ranks_in_reach == 1;
+  return cluster;
 }
 
 uint64_t missing_bytes(const Config& config, const std::vector<Layout>& layouts, const Limits& limits) {

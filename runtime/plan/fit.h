@@ -1,6 +1,6 @@
 // The one search for a setting of a run that fits its memory: overlap, of all stages of a pipeline alike, and
-// placement, recomputation, order of microbatches, prefetch distance, of each stage for itself. Results are the same
-// bits for every outcome.
+// placement, recomputation, order of microbatches, prefetch distance, of each stage for itself or of all alike. Results
+// are the same bits for every outcome.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace zrt::runtime {
 
-// parallel.cluster, or a machine of today.
+// parallel.cluster, or a machine of today, as the run uses it.
 Cluster machine_of(const Config& config);
 
 struct FitRequest {

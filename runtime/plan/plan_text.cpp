@@ -100,7 +100,7 @@ std::string pipeline_time_text(const Plan& plan) {
                      static_cast<double>(plan.tokens_per_step()) / plan.seconds_per_step());
 }
 
-// Of a pipeline the stages that lack most of a tier, beside what they may have; the others are counted.
+// Names the stages that lack most, beside what they may have, and counts the others.
 std::string shortages_text(const Plan& plan) {
   const auto lack = [&](const StagePlan& stage) {
     double most = 0;

@@ -5,8 +5,10 @@
 namespace zrt::runtime {
 namespace {
 
-// Says whether two stages have the same blocks and units, so that decisions for one mean the same for the other.
+// Says whether two stages have the same blocks and units and leave the same open, so that decisions for one mean the
+// same for the other. A user may have settled what some layers of a stage do.
 bool alike(const Layout& a, const Layout& b) {
+  if (!(static_cast<const Decisions&>(a) == b)) return false;
   const auto same_unit = [](const optimizer::Unit& x, const optimizer::Unit& y) {
     return x.elements == y.elements && x.shard == y.shard && x.trained == y.trained && x.group == y.group &&
            x.blocks == y.blocks && x.copied == y.copied;
@@ -46,7 +48,7 @@ class Runs {
       between(first, middle), between(middle, last);
       return;
     }
-    // Where nothing fits, all have the least memory.
+    // A run in which nothing fits has the least memory everywhere.
     const bool fits = search_.holds(stages_[first]) && search_.holds(stages_[last]);
     for (size_t s = first + 1; s < last; ++s) {
       Layout layout = stages_[s];

@@ -1,6 +1,6 @@
-// The search for placements over the stages of a pipeline. Stages with the same blocks differ in how many microbatches
-// they hold at a time, and need the less the later they come: of a run of them the ends are searched, and stages
-// between two with the same outcome have it, too.
+// The search for placements over the stages of a pipeline. Stages with the same blocks, of which a configuration leaves
+// the same open, differ in how many microbatches they hold at a time, and need the less the later they come: of a run
+// of them the ends are searched, and stages between two with the same outcome have it, too.
 #pragma once
 #include <functional>
 #include <vector>

@@ -18,8 +18,8 @@ struct StagesShown {
 StagesShown stages_shown(const std::string& text, size_t stages);
 
 size_t fullest_stage(const Plan& plan);  // of the device tier; the first of equal ones
-size_t slowest_stage(const Plan& plan);  // that computes longest; the plan has a cluster
-// Up to eight stages, or all; of more the first, the last, the fullest and the slowest. In order.
+size_t slowest_stage(const Plan& plan);  // the one that computes longest; the plan has a cluster
+// The table lists all of up to eight stages; of more the first, the last, the fullest and the slowest, unless `all`.
 std::vector<size_t> stages_listed(const Plan& plan, bool all);
 std::string stage_table(const Plan& plan, bool all);
 // Those that the text tells in full, in order.

@@ -14,12 +14,11 @@
 #include "runtime/plan/fit.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/plan/trials.h"
 #include "runtime/program/moved.h"
 
 namespace zrt::runtime {
 namespace {
-
-using Changes = std::vector<std::pair<std::string, std::string>>;
 
 // What a candidate may change; what is left as it is stays out of its changes.
 struct Knobs {
@@ -51,6 +50,7 @@ class SuggestionSearch {
         limits_(limits),
         cluster_(cluster),
         rules_(rules),
+        trials_(config, model, phases, limits, cluster),
         base_(knobs_of(config)),
         given_every_(is_given("parallel.reduce_every")) {}
 
@@ -126,7 +126,7 @@ class SuggestionSearch {
   std::optional<Suggestion> first_of(const std::vector<Changes>& way) {
     for (const Changes& changes : way) {
       try {
-        if (!tried(changes, base_.ranks).fits) continue;
+        if (!trials_.fits(changes, base_.ranks)) continue;
       } catch (const core::ConfigError&) {
         continue;  // for example heads that so many ranks cannot share
       }
@@ -135,28 +135,15 @@ class SuggestionSearch {
     return std::nullopt;
   }
 
-  // Other degrees need blocks that know of them.
-  models::Model model_of(const Config& config) const {
-    return config.model.degrees == model_.degrees ? model_ : config.model.make();
-  }
-
-  Config changed(const Changes& changes, int ranks) const {
-    std::vector<std::string> sets;
-    for (const auto& [key, value] : changes) {
-      if (key != "ranks") sets.push_back(key + "=" + value);
-    }
-    return reconfigured(config_, sets, ranks);
-  }
-
   // Plans the changed configuration as its user will; none when it is refused or does not fit.
   std::optional<Suggestion> fitted(Changes changes, int ranks) const {
     Suggestion result;
     result.changes = std::move(changes);
     try {
-      const Config config = changed(result.changes, ranks);
+      const Config config = trials_.changed(result.changes, ranks);
       FitRequest request = rules_.request(config);
       request.check = false;
-      const std::vector<Compiled> stages = fit(config, make_layouts(config, model_of(config)), request).stages;
+      const std::vector<Compiled> stages = fit(config, make_layouts(config, trials_.model_of(config)), request).stages;
       if (!rules_.holds(config, stages)) return std::nullopt;
       result.peaks = peak_bytes(stages);
       if (!stages.front().set.has("step")) return result;
@@ -193,10 +180,6 @@ class SuggestionSearch {
     return most;
   }
 
-  struct Tried {
-    bool fits = false;
-    double excess = 0;  // bytes of all tiers above their limits
-  };
   bool is_given(std::string_view path) const {
     return std::any_of(config_.keys.begin(), config_.keys.end(), [&](const ResolvedKey& key) {
       return key.path == path && (key.from == "file" || key.from == "command line");
@@ -279,15 +262,23 @@ class SuggestionSearch {
   // those between the last two numbers the smallest that suffices is taken.
   std::optional<Knobs> more_ranks(Knobs knobs) {
     if (!limits_.more_ranks) return std::nullopt;
-    const Tried* last = attempt(knobs);
+    std::optional<double> last = excess_of(knobs);
     while (last && knobs.ranks <= Mesh::max_ranks / 2) {
       knobs.ranks *= 2;
-      const Tried* next = attempt(knobs);
-      if (next && next->fits) return fewest_ranks(knobs);
-      if (!next || next->excess - (last->excess - next->excess) >= 0) return std::nullopt;
+      const std::optional<double> next = excess_of(knobs);
+      if (next && *next == 0) return fewest_ranks(knobs);
+      if (!next || *next - (*last - *next) >= 0) return std::nullopt;
       last = next;
     }
     return std::nullopt;
+  }
+  // None for a configuration that is refused, for example for a batch type that only some of the candidates allow.
+  std::optional<double> excess_of(const Knobs& knobs) {
+    try {
+      return trials_.excess(changes_of(knobs), knobs.ranks);
+    } catch (const core::ConfigError&) {
+      return std::nullopt;
+    }
   }
   Knobs fewest_ranks(Knobs knobs) {
     int low = knobs.ranks / base_.ranks / 2, high = 2 * low;  // times the base's; the former are too few
@@ -306,22 +297,14 @@ class SuggestionSearch {
   }
 
   bool fits(const Knobs& knobs) {
-    const Tried* tried = attempt(knobs);
-    return tried && tried->fits;
-  }
-
-  // Null for a configuration that is refused.
-  const Tried* attempt(const Knobs& knobs) {
     const auto key = std::tuple(knobs.ranks, knobs.stage, knobs.micro, knobs.every, knobs.unit_bytes, knobs.overlap);
-    const auto [found, added] = tried_.try_emplace(key);
-    if (added) {
-      try {
-        found->second = tried(changes_of(knobs), knobs.ranks);
-      } catch (const core::ConfigError&) {
-        // For example a batch type that only some of the candidates allow.
-      }
+    const auto [found, added] = fits_.try_emplace(key, false);
+    try {
+      if (added) found->second = trials_.fits(changes_of(knobs), knobs.ranks);
+    } catch (const core::ConfigError&) {
+      // No run could be so.
     }
-    return found->second ? &*found->second : nullptr;
+    return found->second;
   }
 
   Changes changes_of(const Knobs& knobs) const {
@@ -344,43 +327,16 @@ class SuggestionSearch {
     return changes;
   }
 
-  // By the placement that needs the least memory, whatever it costs a step. Of a pipeline the stage that lacked most
-  // before goes first: where it lacks memory still, the others need not be compiled.
-  Tried tried(const Changes& changes, int ranks) {
-    const Config config = changed(changes, ranks);
-    // What a host gives each of its ranks depends on their number.
-    const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
-    std::vector<Layout> layouts = make_layouts(config, model_of(config));
-    // States that fit nowhere need not be compiled.
-    const bool trains = std::find(phases_.begin(), phases_.end(), "step") != phases_.end();
-    const uint64_t missing = trains ? missing_bytes(config, layouts, limits) : 0;
-    if (missing > 0) return {false, static_cast<double>(missing)};
-    const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
-    const auto fitted_stages = [&](const std::vector<Layout>& some) { return fit(config, some, request).stages; };
-    size_t& fullest = fullest_[layouts.size()];
-    if (layouts.size() > 1) {
-      const double excess = limits.excess(peak_bytes(fitted_stages({layouts[fullest]})));
-      if (excess > 0) return {false, excess};
-    }
-    const std::vector<Compiled> stages = fitted_stages(layouts);
-    const auto excess_of = [&](const Compiled& stage) { return limits.excess(peak_bytes(stage.plan)); };
-    const auto most = std::max_element(stages.begin(), stages.end(), [&](const Compiled& a, const Compiled& b) {
-      return excess_of(a) < excess_of(b);
-    });
-    fullest = static_cast<size_t>(most - stages.begin());
-    return {excess_of(*most) == 0, excess_of(*most)};
-  }
-
   const Config& config_;
   const models::Model& model_;
   const std::vector<std::string>& phases_;
   const Limits& limits_;
   const Cluster* cluster_;
   const FitRules& rules_;
+  Trials trials_;
   const Knobs base_;
   const bool given_every_;
-  std::map<std::tuple<int, int, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
-  std::map<size_t, size_t> fullest_;  // by number of stages: the one that lacked most, at first the first
+  std::map<std::tuple<int, int, int64_t, int64_t, int64_t, bool>, bool> fits_;
 };
 
 }  // namespace

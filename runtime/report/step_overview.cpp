@@ -28,7 +28,7 @@ std::string stage_name(size_t stage) {
   return fmt::format("stage {}", stage);
 }
 
-// What the compute lane does without a gap for one microbatch is one bar.
+// Makes one bar of what the compute lane does for one microbatch without a gap.
 void add_bars(const StagePlan& stage, const std::vector<SimulatedOp>& timeline, uint32_t row,
               std::vector<draw::Bar>& bars) {
   const Program& program = stage.compiled.set.program("step");
@@ -56,7 +56,7 @@ draw::LaneChart chart_of(const std::string& title, size_t stages) {
   return chart;
 }
 
-// All of the step, or where that is too much its start and its end: turns between are alike.
+// The chart is of the whole step; of a long one there are two, of its start and its end, as turns between are alike.
 std::vector<std::string> pipeline_charts(const Plan& plan, const std::vector<std::vector<SimulatedOp>>& timelines) {
   std::vector<draw::Bar> bars;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -86,7 +86,7 @@ std::vector<std::string> pipeline_charts(const Plan& plan, const std::vector<std
   return charts;
 }
 
-// Bytes of each stage at its peak, by category; the chart is as wide as the limit where that is near.
+// The chart has each stage's bytes at its peak, by category, and is as wide as the limit where that is near.
 std::string memory_chart(const Plan& plan, core::Tier tier) {
   const auto t = static_cast<size_t>(tier);
   const std::string name(core::tier_names[t]);
@@ -122,7 +122,8 @@ std::string memory_chart(const Plan& plan, core::Tier tier) {
 
 std::string seconds_chart(const Plan& plan) {
   draw::LaneChart chart = chart_of("Where the seconds of a step go", plan.stages.size());
-  chart.kinds = {"computes", "waits for communication", "waits for copies", "waits for other stages"};
+  chart.kinds = {"computes", "waits for communication and for what other stages send", "waits for copies",
+                 "waits for updates on the host, or has ended"};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Simulation& step = *plan.stages[s].step;
     const double busy = step.busy_seconds.front();

@@ -1,5 +1,5 @@
-// Across degrees of parallel.expert: with routers whose choices rest on no rounding, the logits of fp64, and one set of
-// gradients, whichever rank has an expert.
+// Degrees of parallel.expert, with routers whose choices rest on no rounding: what the head reads has the logits of
+// fp64, and there is one set of gradients, whichever rank has an expert.
 #include <mutex>
 
 #include "models/model.h"
@@ -168,7 +168,7 @@ void check_degrees(const models::Experts& experts) {
 
 }  // namespace
 
-TEST_CASE("Logits of one step are those of fp64, and gradients one set, whatever the number of ranks of the experts") {
+TEST_CASE("What a step brings to the head has the logits of fp64, and its gradients are one set, at each degree") {
   const models::Experts likeliest{
       .number = 4, .ffn = 24, .top_k = 2, .normalised = true, .aux_loss = 0.1, .z_loss = 0.01};
   const models::Experts prototypes{.number = 8, .ffn = 16, .prototypes = 2, .aux_loss = 0.1, .every = 2};

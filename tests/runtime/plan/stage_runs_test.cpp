@@ -87,4 +87,20 @@ TEST_CASE("Stages of other blocks are searched by themselves, and those of a run
   CHECK(none.seen.size() == 4);
 }
 
+TEST_CASE("What a user settles for layers of one stage stays, whatever its neighbours do") {
+  const auto p = testing::planned({"parallel.pipeline=8", "model.layers=14", "model.tied=false",
+                                   "parallel.partition=uniform", "memory.placement=auto", "memory.recompute=[6]"},
+                                  8, find_cluster("dgx-a100"));
+  size_t again = 0;
+  for (const StagePlan& stage : p->plan.stages) {
+    const Layout& layout = stage.compiled.layout;
+    for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
+      if (layout.placement.keeps(b) == Recompute::none) continue;
+      ++again;
+      CHECK(layout.model->whole_number(b) == 7);  // behind the embedding
+    }
+  }
+  CHECK(again == 1);
+}
+
 }  // namespace zrt::stage_runs_test
