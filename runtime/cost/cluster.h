@@ -60,6 +60,8 @@ struct Cluster {
   Link host_link;                                       // of a rank, between device and host memory, each way
   Link disk;                                            // of a host, shared by its ranks: writes
   std::optional<double> disk_read_bytes_per_second;     // none: as fast as writes
+  std::optional<double> drive_endurance_bytes;          // writes that the drives of a host are made for
+  std::optional<double> host_watts;                     // of a host at full power
   std::array<uint64_t, core::tier_count> tier_bytes{};  // device of a rank, host and nvme of a host
   Reserved reserved;                                    // of a device
 

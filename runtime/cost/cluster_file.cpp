@@ -84,7 +84,7 @@ Cluster load_cluster(const std::filesystem::path& file, const std::string& softw
       configuration::parse_config_text(configuration::read_config_file(file), file.string());
   const FileSection root(document, document.root, "");
   root.keys({"ranks_per_host", "distribution", "compute", "memory", "op_seconds", "inside_host", "between_hosts",
-             "overlap", "host_link", "disk", "software"});
+             "overlap", "host_link", "disk", "host_watts", "software"});
   Cluster cluster;
   cluster.name = file.stem().string();
   cluster.ranks_per_host = static_cast<int>(root.whole("ranks_per_host", 1, 1024));
@@ -124,8 +124,10 @@ Cluster load_cluster(const std::filesystem::path& file, const std::string& softw
     cluster.overlap_between = read_overlap(overlap.section("between_hosts"), "comm");
   }
   cluster.host_link = root.link("host_link");
-  cluster.disk = root.link("disk", {"read_bytes_per_second"});
+  cluster.disk = root.link("disk", {"read_bytes_per_second", "endurance_bytes"});
   cluster.disk_read_bytes_per_second = root.section("disk").optional_rate("read_bytes_per_second");
+  cluster.drive_endurance_bytes = root.section("disk").optional_rate("endurance_bytes");
+  cluster.host_watts = root.optional_rate("host_watts");
   if (root.has("software")) {
     const FileSection all = root.section("software");
     for (const std::string& name : all.names()) {

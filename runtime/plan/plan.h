@@ -7,6 +7,7 @@
 
 #include "runtime/passes/compile.h"
 #include "runtime/plan/comm_bytes.h"
+#include "runtime/plan/run_cost.h"
 #include "runtime/plan/simulator.h"
 #include "runtime/plan/stage_table.h"
 #include "runtime/plan/suggest.h"
@@ -47,7 +48,7 @@ struct Plan {
 Plan make_plan(const Config& config, const models::Model& model, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster);
 
-std::string to_json(const Plan& plan);                                   // docs/plan.md has its keys
+std::string to_json(const Plan& plan, const Price& price = {});          // docs/plan.md has its keys
 std::string plan_text(const Plan& plan, const StagesShown& shown = {});  // tables for people
 
 }  // namespace zrt::runtime

@@ -91,7 +91,7 @@ Json pipeline_json(const Plan& plan) {
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
+std::string to_json(const Plan& plan, const Price& price) {
   Json ranks = Json::array(), limits, suggestions = Json::array();
   const bool listed = plan.layout().mesh.world() <= listed_ranks;
   for (const StagePlan& stage : plan.stages) {
@@ -125,6 +125,8 @@ std::string to_json(const Plan& plan) {
               {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},
               {"exposed_io_seconds", seconds(&Simulation::exposed_io_seconds)},
               {"tokens_per_step", plan.tokens_per_step()},
+              {"run_cost", run_cost_json(plan, price)},
+              {"drive_wear", drive_wear_json(plan)},
               {"saves", plan.saves.empty() ? Json() : Json(plan.saves)},
               {"limits", limits},
               {"reserved_bytes", plan.cluster ? Json(plan.cluster->reserved.bytes()) : Json()},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/limits.h"
+#include "runtime/plan/run_cost.h"
 #include "runtime/search/choice.h"
 
 namespace zrt::runtime::search {
@@ -38,10 +39,7 @@ using Progress = std::function<void(const std::string& what, size_t done, size_t
 // any other. Throws ConfigError for a run whose layers share parameters.
 Result search(const Task& task, const Cluster& cluster, size_t most, const Progress& progress);
 
-// Asks what tokens cost at the seconds that were found.
-struct Price {
-  double tokens = 0, per_gpu_hour = 0;  // 0: not asked for
-};
+// `price` asks what tokens cost at the seconds that were found.
 std::string search_text(const Result& result, const Task& task, const Cluster& cluster, const Price& price,
                         const std::string& command);
 std::string search_json(const Result& result, const Task& task, const Cluster& cluster, const Price& price);

@@ -20,17 +20,16 @@ std::string search_json(const Result& result, const Task& task, const Cluster& c
     }
     Json peaks;
     for (size_t t = 0; t < core::tier_count; ++t) peaks[std::string(core::tier_names[t])] = each.peaks[t];
-    const double gpu_hours = each.seconds * price.tokens / tokens / 3600 * ranks;
-    found.push_back(
-        {{"keys", keys},
-         {"seconds_per_step", each.seconds},
-         {"busy_seconds", each.busy_seconds},
-         {"exposed_comm_seconds", each.comm_seconds},
-         {"exposed_io_seconds", each.io_seconds},
-         {"idle_seconds", each.idle_seconds()},
-         {"planned_peak_bytes", peaks},
-         {"gpu_hours", price.tokens > 0 ? Json(gpu_hours) : Json()},
-         {"cost", price.tokens > 0 && price.per_gpu_hour > 0 ? Json(gpu_hours * price.per_gpu_hour) : Json()}});
+    const RunCost cost = run_cost(each.seconds, tokens, ranks, price, cluster);
+    found.push_back({{"keys", keys},
+                     {"seconds_per_step", each.seconds},
+                     {"busy_seconds", each.busy_seconds},
+                     {"exposed_comm_seconds", each.comm_seconds},
+                     {"exposed_io_seconds", each.io_seconds},
+                     {"idle_seconds", each.idle_seconds()},
+                     {"planned_peak_bytes", peaks},
+                     {"gpu_hours", price.tokens > 0 ? Json(cost.gpu_hours) : Json()},
+                     {"cost", price.tokens > 0 && cost.money ? Json(*cost.money) : Json()}});
   }
   return Json{{"cluster", cluster.name},
               {"ranks", ranks},

@@ -30,19 +30,6 @@ std::string loss_text(const Found& found, const Found& first) {
   return most->more > 0 ? fmt::format("{}, {} +{:.3g} s", behind, most->name, most->more) : behind;
 }
 
-std::string price_text(const Found& found, const Task& task, const Price& price) {
-  const Config& config = task.config;
-  const int ranks = task.ranks;
-  const double tokens = static_cast<double>(config.batch.train * config.model.sequence);
-  const double hours = found.seconds * price.tokens / tokens / 3600;
-  std::string text = fmt::format("{:.4g} tokens take the fastest {:.1f} days, {:.0f} GPU-hours", price.tokens,
-                                 hours / 24, hours * ranks);
-  if (price.per_gpu_hour > 0) {
-    text += fmt::format(", which cost {:.0f} at {:g} each", hours * ranks * price.per_gpu_hour, price.per_gpu_hour);
-  }
-  return text + ".\n";
-}
-
 }  // namespace
 
 std::string search_text(const Result& result, const Task& task, const Cluster& cluster, const Price& price,
@@ -76,7 +63,10 @@ std::string search_text(const Result& result, const Task& task, const Cluster& c
   text += fmt::format(
       "The fastest computes {:.4g} s of a step, waits {:.4g} s for communication and {:.4g} s for other stages.\n",
       first.busy_seconds, first.comm_seconds, first.idle_seconds());
-  if (price.tokens > 0) text += price_text(first, task, price);
+  if (price.tokens > 0) {
+    const double tokens = static_cast<double>(config.batch.train * config.model.sequence);
+    text += "The fastest: " + cost_text(run_cost(first.seconds, tokens, ranks, price, cluster), price) + ".\n";
+  }
   text += command;
   for (const auto& [key, value] : keys_of(first.choice, task)) text += fmt::format(" --set {}={}", key, value);
   return text + "\n";

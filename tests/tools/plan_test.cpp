@@ -110,6 +110,13 @@ json schema() {
       {"exposed_io_seconds", "?number"},
       {"saves", "?text"},
       {"tokens_per_step", "integer"},
+      {"run_cost",
+       {{"tokens", "?number"},
+        {"days", "?number"},
+        {"gpu_hours", "?number"},
+        {"cost", "?number"},
+        {"kilowatt_hours", "?number"}}},
+      {"drive_wear", {{"bytes_per_day", "?number"}, {"days", "?number"}}},
       {"limits", limits},
       {"reserved_bytes", "?integer"},
       {"reserved", {{"*", "integer"}}},
@@ -132,6 +139,7 @@ json parsed(const Result& result) {
 TEST_CASE("The JSON of a plan has exactly the documented keys, with the documented types") {
   const Folder folder("plan_schema");
   for (const char* arguments : {"--json", "--json --ranks 8", "--json --ranks 4 --cluster dgx-a100",
+                                "--json --ranks 4 --cluster dgx-a100 --tokens 1e9 --price 2",
                                 "--json --ranks 2 --set memory.device_budget_bytes=100000000",
                                 "--json --ranks 2 --set memory.device_budget_bytes=100000000 --cluster dgx-h100",
                                 "--json --ranks 1048576 "
@@ -165,6 +173,46 @@ TEST_CASE("Every rank is in the JSON once: by itself up to 64, in ranges beyond"
     CHECK(next == ranks);
     CHECK(result["ranks"].size() == (ranks <= 64 ? static_cast<size_t>(ranks) : 1));
   }
+}
+
+TEST_CASE("Questions to a plan that no plan answers are refused with what would answer them") {
+  const Folder folder("plan_questions");
+  const std::vector<std::pair<const char*, const char*>> all{
+      {"--tokens 1e9", "give --cluster FILE or NAME"},
+      {"--tokens=-1 --cluster dgx-a100", "--tokens is -1; legal is a number of at least 0"},
+      {"--price 2 --cluster dgx-a100", "give --tokens, too"},
+      {"--find ranks", "--find ranks needs a limit of memory"},
+      {"--find batch --cluster dgx-a100", "legal is ranks, sequence or microbatch"},
+      {"--find ranks --search --cluster dgx-a100", "--find and --search are both given"},
+  };
+  for (const auto& [arguments, said] : all) {
+    const Result refused = plan(folder, std::string("--ranks 2 ") + arguments);
+    INFO(arguments << "\n" << refused.text);
+    CHECK(refused.code == 2);
+    CHECK(refused.text.find(said) != std::string::npos);
+  }
+}
+
+TEST_CASE("What --find finds is a run that fits, in words, as options and in JSON") {
+  const Folder folder("plan_find");
+  const std::string at = "--ranks 1 --set memory.placement=device --set memory.recompute=none ";
+  const json whole = parsed(plan(folder, at + "--json 2>/dev/null"));
+  const std::string budget = "--set memory.device_budget_bytes=" +
+                             std::to_string(whole["ranks"][0]["tiers"]["device"]["planned_peak_bytes"].get<uint64_t>());
+  const json found = parsed(plan(folder, at + budget + " --find microbatch --json 2>/dev/null"));
+  CHECK(found["fits"] == true);
+  CHECK(found["found"]["ranks"] == 1);
+  const auto rows = found["found"]["value"].get<int64_t>();
+  CHECK(found["found"]["changes"]["train_micro_batch_size_per_gpu"] == rows);
+  const Result text = plan(folder, at + budget + " --find microbatch");
+  INFO(text.text);
+  CHECK(text.code == 0);
+  CHECK(text.text.find(fmt::format("the largest microbatch that fits has {} samples; {} samples lack ", rows,
+                                   rows + 1)) != std::string::npos);
+  const Result none = plan(folder, "--find ranks --set memory.device_budget_bytes=1 --set memory.host_budget_bytes=1");
+  INFO(none.text);
+  CHECK(none.code == 1);
+  CHECK(none.text.find("no number of ranks fits; ") != std::string::npos);
 }
 
 TEST_CASE("A stage to tell of is refused where no text is printed") {

@@ -15,6 +15,7 @@
 #include "runtime/train/lives.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/plan_answers.h"
 #include "tools/commands/plan_config.h"
 #include "tools/commands/plan_search.h"
 #include "tools/commands/user_file.h"
@@ -42,15 +43,18 @@ int plan_command(const Args& args) {
       "phase", po::value<std::string>(), "with --program: of this phase alone, such as step")(
       "search", "find the fastest ways to spread the run over these ranks that fit, instead of the plan of one")(
       "most", po::value<int>()->default_value(24), "with --search: so many ways are compiled")(
-      "tokens", po::value<double>()->default_value(0), "with --search: say how long so many tokens take")(
-      "price", po::value<double>()->default_value(0), "with --tokens: what a GPU costs in an hour");
+      "tokens", po::value<double>()->default_value(0), "say how long so many tokens take on the cluster")(
+      "price", po::value<double>()->default_value(0), "with --tokens: what a GPU costs in an hour")(
+      "find", po::value<std::string>(),
+      "plan the fewest ranks, the longest sequence or the largest microbatch that fits: ranks, sequence or microbatch");
   add_force_option(options);
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
              "zrt plan CONFIG|DIR [--model DIR] [--ranks N] [--set key=value]… [--cluster FILE|NAME[:SOFTWARE]] "
              "[--stage N|all] [--json] [--draw FILE] "
-             "[--force] [--program [--after PASS] [--phase NAME]] [--search [--most N] [--tokens N [--price N]]]\n\n"
+             "[--force] [--program [--after PASS] [--phase NAME]] [--find ranks|sequence|microbatch] "
+             "[--search [--most N]] [--tokens N [--price N]]\n\n"
              "DIR, a folder with a model, in place of a configuration is --model DIR without one.\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
              options, {"CONFIG"}, values, false, true)) {
@@ -72,13 +76,15 @@ int plan_command(const Args& args) {
                          values.count("CONFIG") ? values["CONFIG"].as<std::string>() : std::string()},
                         values);
   }
-  if (values.count("stage")) {
-    for (const char* other : {"json", "program", "search"}) {
-      if (values.count(other)) {
-        throw core::UsageError(
-            fmt::format("--stage chooses what the plan's text tells; it does nothing with --{}", other));
-      }
-    }
+  for (const char* other : {"json", "program", "search"}) {
+    const bool draws = values.count("draw") && !values.count("search");
+    if (!values.count("stage") || !values.count(other) || draws) continue;
+    throw core::UsageError(
+        fmt::format("--stage chooses what the plan's text and page tell; it does nothing with --{}", other));
+  }
+  for (const char* other : {"program", "search"}) {
+    if (!values.count("find") || !values.count(other)) continue;
+    throw core::UsageError(fmt::format("--find and --{} are both given: leave one of them out", other));
   }
   if (values.count("search")) return search_command(values);
   const runtime::Config loaded = plan_config(values);
@@ -86,7 +92,7 @@ int plan_command(const Args& args) {
   if (!transport.empty() && transport != "nccl") {
     throw core::UsageError("--transport of a plan is '" + transport + "'; legal is nccl");
   }
-  const runtime::Config config = transport.empty() ? loaded : runtime::in_reach(loaded, 1);
+  runtime::Config config = transport.empty() ? loaded : runtime::in_reach(loaded, 1);
   log_remarks(config);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;
@@ -96,6 +102,11 @@ int plan_command(const Args& args) {
     const std::string slow = runtime::tensor_across_hosts(config, cluster->ranks_per_host, cluster->distribution);
     if (!slow.empty()) spdlog::warn("{}", slow);
   }
+  const runtime::Price price = price_of(values, cluster.has_value());
+  const std::optional<runtime::Extreme> found = answer_find(values, config, cluster ? &*cluster : nullptr);
+  const auto stages = static_cast<size_t>(config.mesh.pipeline());
+  const runtime::StagesShown shown =
+      values.count("stage") ? runtime::stages_shown(values["stage"].as<std::string>(), stages) : runtime::StagesShown{};
   const models::Model model = config.model.make();
   const auto& rules = config.pseudo_to_real;
   // A run whose layers share to the end has one life; else the second begins with what the first has saved.
@@ -110,9 +121,6 @@ int plan_command(const Args& args) {
       rules && !delinks
           ? *shared
           : runtime::make_plan(later, model, runtime::training_phases(later, rules ? "load" : "init"), cluster);
-  const runtime::StagesShown shown = values.count("stage")
-                                         ? runtime::stages_shown(values["stage"].as<std::string>(), plan.stages.size())
-                                         : runtime::StagesShown{};
   const bool fits = plan.fits && (!shared || shared->fits);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan, shown));
   if (values.count("program")) {
@@ -121,20 +129,23 @@ int plan_command(const Args& args) {
     };
     std::cout << runtime::program_listing(plan, text("after"), text("phase"));
   } else if (values.count("json") && delinks) {
-    nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan));
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan, price));
     json["pseudo"] = nlohmann::ordered_json::parse(runtime::to_json(*shared));
     json["delink"] = runtime::delink_json(runtime::delink_time(*shared, plan, config.pseudo_to_real->sharing));
     std::cout << json.dump(1) << "\n";
   } else if (values.count("json")) {
-    std::cout << runtime::to_json(plan) << "\n";
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan, price));
+    if (found) json["found"] = find_json(*found);
+    std::cout << json.dump(1) << "\n";
   } else if (delinks) {
     std::cout << "While layers share their parameters:\n\n"
               << runtime::plan_text(*shared, shown) << "\n"
               << runtime::delink_text(runtime::delink_time(*shared, plan, config.pseudo_to_real->sharing), cluster)
               << "\nOnce they are delinked:\n\n"
-              << runtime::plan_text(plan, shown);
+              << runtime::plan_text(plan, shown) << runtime::run_cost_text(plan, price);
   } else {
-    std::cout << runtime::plan_text(plan, shown);
+    if (found) std::cout << found->text << "\n\n";
+    std::cout << runtime::plan_text(plan, shown) << runtime::run_cost_text(plan, price);
   }
   return fits ? 0 : 1;
 }

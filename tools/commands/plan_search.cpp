@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "runtime/search/search.h"
+#include "tools/commands/plan_answers.h"
 
 namespace zrt::tools {
 
@@ -29,9 +30,8 @@ int search_command(const po::variables_map& values) {
   }
   const runtime::Cluster cluster = runtime::find_cluster(name);
   const int most = values["most"].as<int>();
-  const runtime::search::Price price{values["tokens"].as<double>(), values["price"].as<double>()};
+  const runtime::Price price = price_of(values, true);
   if (most < 1) throw core::UsageError(fmt::format("--most is {}; legal is a number of at least 1", most));
-  if (price.tokens < 0 || price.per_gpu_hour < 0) throw core::UsageError("--tokens and --price are at least 0");
   const bool shown = isatty(STDERR_FILENO) != 0;
   auto last = std::chrono::steady_clock::now();
   const runtime::search::Result result = runtime::search::search(

@@ -171,7 +171,7 @@ TEST_CASE("A key that an object of a cluster's file does not have is refused whe
   }
 }
 
-TEST_CASE("Every key of a cluster's file but software and the link between hosts must be there") {
+TEST_CASE("Every key of a cluster's file but software, power and the link between hosts must be there") {
   const json whole = good();
   CHECK(refusal(whole.dump()).empty());
   const json flat = whole.flatten();
@@ -187,7 +187,7 @@ TEST_CASE("Every key of a cluster's file but software and the link between hosts
     json changed = whole;
     changed.erase(key);
     INFO(key);
-    if (key == "between_hosts" || key == "software") {
+    if (key == "between_hosts" || key == "software" || key == "host_watts") {
       CHECK(refusal(changed.dump()).empty());
     } else {
       contains(refusal(changed.dump()), {"the file lacks the key '" + key + "'"});
@@ -220,11 +220,15 @@ TEST_CASE("A cluster's file may say how fast the host computes, what that costs 
   json document = good();
   const auto figure = [](double value) { return json{{"value", value}, {"source", "somebody"}}; };
   document["disk"]["read_bytes_per_second"] = figure(5e9);
+  document["disk"]["endurance_bytes"] = figure(7e15);
+  document["host_watts"] = figure(900);
   document["overlap"]["host_lane"] = {{"compute", figure(0.7)}, {"host", figure(0.6)}};
   document["memory"].erase("host_bytes_per_second");
   std::ofstream(file) << document.dump();
   const Cluster cluster = runtime::load_cluster(file);
   CHECK(cluster.disk_read_bytes_per_second == 5e9);
+  CHECK(cluster.drive_endurance_bytes == 7e15);
+  CHECK(cluster.host_watts == 900);
   CHECK(cluster.beside_host(core::DeviceKind::cuda).compute == 0.7);
   CHECK(cluster.beside_host(core::DeviceKind::cpu).comm == 0.6);
   CHECK(!cluster.host_memory_bytes_per_second);
@@ -233,6 +237,9 @@ TEST_CASE("A cluster's file may say how fast the host computes, what that costs 
   document["overlap"].erase("host_lane");
   document["disk"]["read_bytes_per_second"] = figure(0);
   contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
+  document["disk"].erase("read_bytes_per_second");
+  document["host_watts"] = figure(-1);
+  contains(refusal(document.dump()), {"host_watts is '-1"});
 }
 
 TEST_CASE("A single figure of reserved bytes is one part that is assumed, and a file may have no such figure") {
