@@ -31,7 +31,7 @@ RunCost run_cost(double seconds_per_step, double tokens_per_step, int ranks, con
   const double hours = seconds_per_step * price.tokens / tokens_per_step / 3600;
   RunCost cost{hours / 24, hours * ranks, {}, {}};
   if (price.per_gpu_hour > 0) cost.money = cost.gpu_hours * price.per_gpu_hour;
-  const int hosts = (ranks + cluster.ranks_per_host - 1) / cluster.ranks_per_host;
+  const int hosts = host_spread({ranks, 1, 0}, ranks, cluster.ranks_per_host).hosts;
   if (cluster.host_watts) cost.kilowatt_hours = hours * hosts * *cluster.host_watts / 1000;
   return cost;
 }
