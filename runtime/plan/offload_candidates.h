@@ -15,7 +15,7 @@ namespace zrt::runtime {
 // that layout, with nothing on NVMe: no other one needs less of the device.
 Layout cheapest_offload(const FitProblem& problem, const Layout& start);
 // All states have left for the host tier, as with memory.placement "host"; activations stay, or are computed again.
-// That may be faster than fewer on the host: updates there fetch what stays on the device.
+// A step with all states there may be faster than one with few: updates on the host fetch what stays on the device.
 Layout states_offload(const FitProblem& problem, const Layout& start);
 // All candidates have left, the fewest of them for the NVMe tier.
 Layout least_offload(const FitProblem& problem, const Layout& start);

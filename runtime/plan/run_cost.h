@@ -1,4 +1,4 @@
-// What a long run on a cluster takes: days, GPU-hours, money and energy, and what it writes to drives.
+// The cost of a long run on a cluster in days, GPU-hours, money and energy, and the wear of its drives.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -24,8 +24,8 @@ struct RunCost {
 RunCost run_cost(double seconds_per_step, double tokens_per_step, int ranks, const Price& price,
                  const Cluster& cluster);
 std::string cost_text(const RunCost& cost, const Price& price);  // a sentence without its end
-// What the ranks of a host write to its drives at most, steps following one another; and how long these are made for
-// it, where the cluster's file says what they endure.
+// The ranks of a host write at most `bytes_per_day` to its drives, steps following one another; the drives are made for
+// so many days of that, where the cluster's file says what they endure.
 struct DriveWear {
   double bytes_per_day = 0;
   std::optional<double> days;

@@ -31,7 +31,7 @@ bool Trials::fits(const Changes& changes, int ranks) {
 
 double Trials::excess(const Changes& changes, int ranks, bool until_one_lacks) {
   const Config config = changed(changes, ranks);
-  // What a host gives each of its ranks depends on their number.
+  // A host gives each of its ranks a share that depends on their number.
   const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
   const std::vector<Layout> layouts = make_layouts(config, model_of(config));
   // States that fit nowhere need not be compiled.

@@ -8,7 +8,7 @@
 
 namespace zrt::tools {
 
-// Of --tokens and --price. Throws UsageError where they are negative, no numbers, or have no cluster to take seconds
+// Reads --tokens and --price. Throws UsageError where they are negative, no numbers, or have no cluster to take seconds
 // from.
 runtime::Price price_of(const po::variables_map& values, bool has_cluster);
 
