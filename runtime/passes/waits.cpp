@@ -2,6 +2,7 @@
 #include <array>
 #include <optional>
 
+#include "runtime/passes/access_order.h"
 #include "runtime/passes/draft.h"
 #include "runtime/passes/prefetch_distance.h"
 #include "runtime/program/timeline.h"
@@ -23,22 +24,50 @@ class Bounds {
         only_gathers_(std::none_of(program.ops.begin(), program.ops.end(), works)) {}
 
   void add() {
-    for_each_execution(program_, checked_turns(set_, program_), [&](OpId id, uint32_t) {
-      const Op& op = program_.ops[id];
-      const OpSpec& kind = spec(op.kind);
-      if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) return work(id);
-      if (kind.travel == Travel::none) return;
-      kind.communicates() ? collective(id, kind.travel) : transfer(id, kind.travel);
-    });
+    for (const Segment& segment : program_.segments) {
+      std::vector<int64_t> before;
+      for (uint32_t turn = 0; turn < segment.repeat; ++turn) {
+        for (OpId id = segment.first; id < segment.first + segment.count; ++id) add(id);
+        // A turn that leaves what the one before left adds what the next one does.
+        std::vector<int64_t> left = on_the_way();
+        if (turn > 0 && left == before) break;
+        before = std::move(left);
+      }
+    }
   }
 
  private:
+  void add(OpId id) {
+    const Op& op = program_.ops[id];
+    const OpSpec& kind = spec(op.kind);
+    if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) return work(id);
+    if (kind.travel == Travel::none) return;
+    kind.communicates() ? collective(id, kind.travel) : transfer(id, kind.travel);
+  }
+
   struct Sent {
     OpId op;
     size_t after;  // computations before it, of an evict works
     int64_t elements;
     bool overlaps;  // may go on beside the one behind it
   };
+  // All that the next op's waits depend on, with what has been computed and worked so far as zero.
+  std::vector<int64_t> on_the_way() const {
+    std::vector<int64_t> all{last_ ? int64_t{*last_} : -1};
+    const auto add = [&](const std::vector<Sent>& sent, size_t now) {
+      all.push_back(-1);
+      for (const Sent& one : sent) {
+        all.insert(all.end(), {one.op, static_cast<int64_t>(now - one.after), one.elements, one.overlaps ? 1 : 0});
+      }
+    };
+    add(sent_, computed_);
+    for (const Row& row : rows_) {
+      all.push_back(row.last ? int64_t{*row.last} : -1);
+      add(row.evicted, row.worked);
+    }
+    return all;
+  }
+
   struct Row {  // works one after the other, and what they evicted
     std::optional<OpId> last;
     size_t worked = 0;
@@ -165,51 +194,6 @@ void bound_export(Program& program) {
 void keep_once(std::vector<OpId>& waits) {
   std::sort(waits.begin(), waits.end());
   waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-}
-
-// Adds to each op the waits its reads and writes need beyond what lanes and earlier waits already order.
-void order_accesses(Program& program, const ProgramSet& set) {
-  struct Slot {
-    std::optional<size_t> writer;
-    std::vector<size_t> readers;  // since the writer, the latest of each lane: it runs behind the others there
-  };
-  std::vector<std::vector<Slot>> slots(set.buffers.size());
-  for (size_t b = 0; b < slots.size(); ++b) slots[b].resize(set.buffers[b].slots);
-  TimelineBuilder timeline(program.ops.size());
-  for_each_execution(program, checked_turns(set, program), [&](OpId id, uint32_t iteration) {
-    Op& op = program.ops[id];
-    for (OpId other : op.waits) timeline.wait_latest(op.lane, other);
-    auto need = [&](size_t earlier) {
-      if (timeline.known(earlier, op.lane)) return;
-      const OpId other = timeline.executions()[earlier].op;
-      op.waits.push_back(other);
-      timeline.wait_latest(op.lane, other);
-    };
-    // The latest needed execution first: it often implies the others.
-    std::vector<size_t> needed;
-    for (const Access& access : op.accesses) {
-      const Slot& slot = slots[access.buffer][access.slot_of(set.buffers[access.buffer], iteration)];
-      if (slot.writer) needed.push_back(*slot.writer);
-      if (access.use != Use::read) needed.insert(needed.end(), slot.readers.begin(), slot.readers.end());
-    }
-    std::sort(needed.rbegin(), needed.rend());
-    for (size_t earlier : needed) need(earlier);
-    const size_t self = timeline.append(id, iteration, op.lane);
-    for (const Access& access : op.accesses) {
-      Slot& slot = slots[access.buffer][access.slot_of(set.buffers[access.buffer], iteration)];
-      if (access.use == Use::read) {
-        std::erase_if(slot.readers, [&](size_t earlier) { return timeline.executions()[earlier].lane == op.lane; });
-        slot.readers.push_back(self);
-      } else {
-        slot.writer = self;
-        slot.readers.clear();
-      }
-    }
-  });
-  for (Op& op : program.ops) {
-    keep_once(op.waits);
-    std::erase_if(op.waits, [&](OpId other) { return program.ops[other].lane == op.lane; });
-  }
 }
 
 }  // namespace

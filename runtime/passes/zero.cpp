@@ -22,6 +22,7 @@ class ZeroPass {
         state_(state),
         collectives_(set, layout),
         local_(layout.units.units.size(), no_buffer),
+        waits_for_others_(layout.units.units.size()),
         fresh_(layout.units.units.size()),
         measured_(layout.units.units.size()) {
     const models::Model& model = *layout.model;
@@ -76,6 +77,12 @@ class ZeroPass {
         last_backward_[window(op)] = number;
         if (op.parts.first == 0) ++number;  // the last of the block's runs of parts
       }
+    }
+    for (const auto& [key, later] : ends_) {
+      const auto& [window, u] = key;
+      if (window == 0) continue;
+      const auto earlier = ends_.find({window - 1, u});
+      if (earlier != ends_.end() && later.first < earlier->second.last) waits_for_others_[u] = 1;
     }
   }
 
@@ -156,7 +163,7 @@ class ZeroPass {
                     ? state_.grad[u]
                     : collectives_.buffer("local grad of " + unit.name, Category::comm,
                                           static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.local_grad));
-        collectives_.set().buffers[local].slots = waits_for_others(u) ? layout_.windows() : 1;
+        collectives_.set().buffers[local].slots = waits_for_others_[u] ? layout_.windows() : 1;
       }
       const bool first = ends_.at({window(op), u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
@@ -166,15 +173,7 @@ class ZeroPass {
     }
   }
 
-  // Whether a unit's sums of all windows are on their way at a time: one block adds to all of them before another does.
-  bool waits_for_others(uint32_t u) const {
-    for (uint32_t w = 1; w < layout_.windows(); ++w) {
-      const auto earlier = ends_.find({w - 1, u}), later = ends_.find({w, u});
-      if (earlier != ends_.end() && later != ends_.end() && later->second.first < earlier->second.last) return true;
-    }
-    return false;
-  }
-  Index local_slot(uint32_t u, uint32_t window) const { return {waits_for_others(u) ? window : 0, 0}; }
+  Index local_slot(uint32_t u, uint32_t window) const { return {waits_for_others_[u] ? window : 0, 0}; }
 
   // Units whose last backward of the window was number `number` wait to be reduced: until a bucket is full where
   // gradients are resident, not at all where they are transient.
@@ -323,10 +322,12 @@ class ZeroPass {
   bool trains_ = false;
   std::unique_ptr<UpdateTiming> timing_;  // of a step
   std::vector<BufferId> local_;           // by unit
-  std::vector<uint8_t> fresh_;            // by unit: brought up to date in this step
-  std::vector<uint8_t> measured_;         // by unit: its norm has been taken
-  std::vector<uint32_t> copied_;          // reduced, of which another stage has a copy
-  std::vector<uint32_t> reduced_;         // since the last backward, to be measured (and updated) behind the next one
+  // By unit: its sums of all windows are on their way at a time, as one block adds to all of them before another does.
+  std::vector<uint8_t> waits_for_others_;
+  std::vector<uint8_t> fresh_;     // by unit: brought up to date in this step
+  std::vector<uint8_t> measured_;  // by unit: its norm has been taken
+  std::vector<uint32_t> copied_;   // reduced, of which another stage has a copy
+  std::vector<uint32_t> reduced_;  // since the last backward, to be measured (and updated) behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;  // the op at hand

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 
@@ -24,14 +24,14 @@ class UnitClock {
   std::vector<Work> with_messages(int32_t stage) const {
     std::vector<Timed> all;
     for (const Work& work : order(s_, stage)) {
-      all.push_back({{*ended(work.kind, number(work, stage), work.microbatch) - 1, 1, {}, {}, {}}, work});
+      all.push_back({when(*ended(work.kind, number(work, stage), work.microbatch) - 1, true), work});
     }
     // Messages cross the borders of the stage's chunks; both ends of one have the same time and rank among equals.
     for (int32_t chunk = 0; chunk < s_.chunks; ++chunk) {
       const int32_t q = chunk * s_.stages + stage;
       for (int32_t m = 0; m < s_.microbatches; ++m) {
         const auto add = [&](WorkKind kind, bool forward, int32_t from) {
-          all.push_back({{*message(forward, from, m), 0, forward ? 0 : 1, from, m}, {kind, chunk, m}});
+          all.push_back({when(*message(forward, from, m), false, !forward, from, m), {kind, chunk, m}});
         };
         if (q > 0) add(WorkKind::receive_input, true, q - 1), add(WorkKind::send_gradient, false, q);
         if (q + 1 < chunks_) add(WorkKind::send_output, true, q), add(WorkKind::receive_gradient, false, q + 1);
@@ -46,12 +46,17 @@ class UnitClock {
 
  private:
   static constexpr int32_t unknown = -1;
-  // The time; messages in front of works that begin then; among messages forward ones first, by chunk and microbatch.
-  using When = std::tuple<int32_t, int32_t, int32_t, int32_t, int32_t>;
   struct Timed {
-    When when;
+    uint64_t when;
     Work work;
   };
+  // A number in the order of time; messages in front of works that begin then; among messages forward ones first, by
+  // chunk, of which a model has fewer than 2^12, and microbatch (runtime/plan/setup.cpp, check_sizes).
+  static uint64_t when(int32_t time, bool work, bool back = false, int32_t chunk = 0, int32_t microbatch = 0) {
+    uint64_t number = static_cast<uint64_t>(time) * 4 + (work ? 2 : 0) + (back ? 1 : 0);
+    number = number << 12 | static_cast<uint64_t>(chunk);
+    return number << 17 | static_cast<uint64_t>(microbatch);
+  }
 
   int32_t number(const Work& work, int32_t stage) const { return work.chunk * s_.stages + stage; }
   size_t place(int32_t q, int32_t m) const {
@@ -127,16 +132,15 @@ uint32_t returned_slots(const Schedule& schedule, int32_t stage, int32_t chunk) 
 }
 
 std::vector<Work> link_order(const Schedule& schedule, int32_t stage) {
-  // Stages are compiled one after the other.
+  // Stages are compiled one after the other, and in a search one of them again and again.
   static std::mutex mutex;
   static std::shared_ptr<const UnitClock> last;
-  std::shared_ptr<const UnitClock> clock;
-  {
-    const std::lock_guard lock(mutex);
-    if (!last || last->schedule() != schedule) last = std::make_shared<const UnitClock>(schedule);
-    clock = last;
-  }
-  return clock->with_messages(stage);
+  static std::pair<int32_t, std::vector<Work>> last_list;  // of a stage
+  const std::lock_guard lock(mutex);
+  const bool known = last && last->schedule() == schedule;
+  if (!known) last = std::make_shared<const UnitClock>(schedule);
+  if (!known || last_list.first != stage || last_list.second.empty()) last_list = {stage, last->with_messages(stage)};
+  return last_list.second;
 }
 
 }  // namespace zrt::runtime

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -14,13 +13,22 @@ constexpr size_t fewest_turns = 4;  // two of them are peeled off, and one alone
 
 // Of each work, how many places behind it the same stands with a microbatch `period` higher; 0 where it does not.
 std::vector<size_t> distances(std::span<const Work> list, int32_t period) {
-  std::map<std::tuple<WorkKind, int32_t, int32_t>, size_t> later;
-  std::vector<size_t> distance(list.size());
+  int32_t chunks = 0, microbatches = 0;
+  for (const Work& work : list) {
+    chunks = std::max(chunks, work.chunk + 1), microbatches = std::max(microbatches, work.microbatch + 1);
+  }
+  constexpr size_t kinds = static_cast<size_t>(WorkKind::send_gradient) + 1;
+  const auto rows = static_cast<size_t>(microbatches + period), columns = static_cast<size_t>(chunks);
+  const auto place = [&](const Work& work, int32_t higher) {
+    return (static_cast<size_t>(work.kind) * columns + static_cast<size_t>(work.chunk)) * rows +
+           static_cast<size_t>(work.microbatch + higher);
+  };
+  constexpr size_t nowhere = SIZE_MAX;
+  std::vector<size_t> later(kinds * columns * rows, nowhere), distance(list.size());
   for (size_t i = list.size(); i-- > 0;) {
-    const Work& work = list[i];
-    const auto next = later.find({work.kind, work.chunk, work.microbatch + period});
-    if (next != later.end()) distance[i] = next->second - i;
-    later[{work.kind, work.chunk, work.microbatch}] = i;
+    const size_t next = later[place(list[i], period)];
+    if (next != nowhere) distance[i] = next - i;
+    later[place(list[i], 0)] = i;
   }
   return distance;
 }
