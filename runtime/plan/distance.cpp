@@ -62,7 +62,8 @@ Compiled compile_at_distance(const Config& config, const Layout& layout, const s
     // Where nothing fits, a refusal speaks of the smallest.
     if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
     if (cluster) {
-      const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
+      const double seconds =
+          simulate(compiled.set, compiled.set.program("step"), layout, *cluster, Wanted::seconds).seconds;
       if (best && seconds > *best * 1.005) continue;
       best = best ? std::min(*best, seconds) : seconds;
     }

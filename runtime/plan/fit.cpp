@@ -133,7 +133,9 @@ Fitted settle_together(const Config& config, const std::vector<Layout>& layouts,
   }
   if (!request.timed || !has(request.phases, "step") || works > most_compared || !made_room) return best;
   const Cluster machine = machine_of(config);
-  const auto seconds = [&](const Fitted& fitted) { return simulate_step(fitted.stages, machine).front().seconds; };
+  const auto seconds = [&](const Fitted& fitted) {
+    return simulate_step(fitted.stages, machine, Wanted::seconds).front().seconds;
+  };
   std::optional<double> least;
   if (holds(best, request)) least = seconds(best);
   const std::vector<Layout>* chosen = nullptr;

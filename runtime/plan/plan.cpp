@@ -57,6 +57,7 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   }
   const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
   const Config config = in_reach(wanted, reach(wanted, known));
+  if (known) known->rates(config.precision.compute);  // throws before anything is compiled
   plan.limits = memory_limits(config, known);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
   FitRules rules;

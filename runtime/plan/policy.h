@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/config.h"
@@ -12,14 +13,22 @@
 
 namespace zrt::runtime {
 
-struct FitProblem {
+class FitProblem {
+ public:
+  FitProblem(const Config& config, const std::vector<std::string>& phases, const Limits& limits, const Cluster& cluster)
+      : config(config), phases(phases), limits(limits), cluster(cluster) {}
+
   const Config& config;
   const std::vector<std::string>& phases;
   const Limits& limits;
   const Cluster& cluster;  // that costs are of
 
-  TierBytes peaks(const Layout& layout) const;  // compiles it
+  // Compiles it. Layouts of a problem differ in their decisions alone; what has been asked for is known.
+  TierBytes peaks(const Layout& layout) const;
   bool holds(const Layout& layout) const { return limits.hold(peaks(layout)); }
+
+ private:
+  mutable std::vector<std::pair<Decisions, TierBytes>> known_;
 };
 
 struct PlacementPolicy {

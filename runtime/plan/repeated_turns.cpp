@@ -3,42 +3,61 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
+#include <numeric>
 
 namespace zrt::runtime {
 namespace {
 
-// Counts the turns of the segment that is repeated the fewest times. 0 where a stage repeats none, or stages repeat
-// different numbers of segments, so that turns of one are not those of another.
-uint32_t fewest_turns(std::span<const SimulatedStage> stages) {
-  uint32_t fewest = ~0u;
-  std::optional<size_t> repeated;
-  for (const SimulatedStage& stage : stages) {
-    size_t number = 0;
-    for (const Segment& segment : stage.program->segments) {
-      if (segment.repeat == 1) continue;
-      ++number;
-      fewest = std::min(fewest, segment.repeat);
-    }
-    if (number == 0 || repeated.value_or(number) != number) return 0;
-    repeated = number;
+constexpr double exact = 1e-5, nearly = 1e-2;  // shares of a step
+
+uint32_t most_turns(const Program& program) {
+  uint32_t most = 0;
+  for (const Segment& segment : program.segments) most = std::max(most, segment.repeat);
+  return most;
+}
+
+// Counts the microbatches of a turn; 0 where turns are not of microbatches.
+uint32_t microbatches_of_turn(const Program& program, const Segment& segment) {
+  uint32_t most = 0;
+  for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+    most = std::max(most, program.ops[id].microbatch.step);
   }
-  return fewest;
+  return most;
+}
+
+// The long segments of a stage: how many there are, how often the one that is repeated least is, and the microbatches
+// of a turn.
+struct Long {
+  size_t segments = 0;
+  uint32_t turns = ~0u, microbatches = 0;
+};
+Long long_segments(const Program& program) {
+  Long all;
+  const SkippedTurns rule(program, 0);
+  for (const Segment& segment : program.segments) {
+    if (!rule.skips(segment)) continue;
+    const uint32_t microbatches = microbatches_of_turn(program, segment);
+    if (all.segments++ > 0 && microbatches != all.microbatches) return {};
+    all.turns = std::min(all.turns, segment.repeat);
+    all.microbatches = microbatches;
+  }
+  return all.microbatches > 0 ? all : Long{};
 }
 
 // Says whether from b to c every figure grows as it does from a to b: by so little less or more that `times` such
-// differences do not show.
-bool steady(const std::array<std::vector<Simulation>, 3>& runs, double times, double seconds) {
-  constexpr double exact = 1e-5;
-  const auto grows = [&](double a, double b, double c) { return std::abs(c - 2 * b + a) * times <= exact * seconds; };
+// differences do not show in the seconds, and in what lanes do of them not beyond a share `of_lanes`.
+bool steady(const std::array<std::vector<Simulation>, 3>& runs, double times, double seconds, double of_lanes) {
+  const auto grows = [&](double a, double b, double c, double share) {
+    return std::abs(c - 2 * b + a) * times <= share * seconds;
+  };
   for (size_t s = 0; s < runs[0].size(); ++s) {
     const Simulation &a = runs[0][s], &b = runs[1][s], &c = runs[2][s];
-    for (double Simulation::*field :
-         {&Simulation::seconds, &Simulation::exposed_comm_seconds, &Simulation::exposed_io_seconds}) {
-      if (!grows(a.*field, b.*field, c.*field)) return false;
+    if (!grows(a.seconds, b.seconds, c.seconds, exact)) return false;
+    for (double Simulation::*field : {&Simulation::exposed_comm_seconds, &Simulation::exposed_io_seconds}) {
+      if (!grows(a.*field, b.*field, c.*field, of_lanes)) return false;
     }
     for (size_t l = 0; l < a.busy_seconds.size(); ++l) {
-      if (!grows(a.busy_seconds[l], b.busy_seconds[l], c.busy_seconds[l])) return false;
+      if (!grows(a.busy_seconds[l], b.busy_seconds[l], c.busy_seconds[l], of_lanes)) return false;
     }
   }
   return true;
@@ -59,19 +78,36 @@ std::vector<Simulation> extended(const std::vector<Simulation>& a, const std::ve
 
 }  // namespace
 
-std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, const RunTurns& run) {
-  const uint32_t turns = fewest_turns(stages);
+SkippedTurns::SkippedTurns(const Program& program, uint32_t skipped)
+    : fewest_(std::max(2u, (most_turns(program) + 1) / 2)), skipped_(skipped) {}
+
+std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, Wanted wanted, const RunWithout& run) {
+  // Stages leave out the same microbatches, in turns of their own.
+  std::vector<Long> all;
+  uint32_t together = 1, turns = ~0u;  // microbatches of a turn of all stages, and the number of such turns
+  for (const SimulatedStage& stage : stages) {
+    all.push_back(long_segments(*stage.program));
+    if (all.back().segments == 0 || all.back().segments != all.front().segments) return {};
+    together = std::lcm(together, all.back().microbatches);
+  }
+  for (const Long& stage : all) turns = std::min(turns, stage.turns / (together / stage.microbatches));
   constexpr uint32_t apart = 4;  // what alternates from turn to turn is the same so many turns later
   // A difference in one stage shows in the last one so many turns later.
-  for (auto few = std::max(apart, static_cast<uint32_t>(stages.size())); few + 2 * apart < turns / 4; few *= 4) {
+  const auto fewest = std::max(apart, static_cast<uint32_t>(stages.size()));
+  const auto are_few = [&](uint32_t some) { return some + 2 * apart < turns / 4; };
+  for (uint32_t few = fewest; are_few(few); few *= 4) {
     std::array<std::vector<Simulation>, 3> runs;
     for (uint32_t i = 0; i < runs.size(); ++i) {
-      runs[i] = run(turns - few - i * apart);
+      std::vector<uint32_t> skipped;
+      for (const Long& stage : all) skipped.push_back((turns - few - i * apart) * (together / stage.microbatches));
+      runs[i] = run(skipped);
       if (runs[i].empty()) return {};
     }
     const double times = 1 + static_cast<double>(turns - few - 2 * apart) / apart;
-    std::vector<Simulation> all = extended(runs[1], runs[2], times);
-    if (steady(runs, times, all.front().seconds)) return all;
+    std::vector<Simulation> found = extended(runs[1], runs[2], times);
+    // Stages may hand a wait on to one another for long in a step that takes as long as ever.
+    const double of_lanes = wanted == Wanted::seconds ? HUGE_VAL : are_few(4 * few) ? exact : nearly;
+    if (steady(runs, times, found.front().seconds, of_lanes)) return found;
   }
   return {};
 }

@@ -8,12 +8,27 @@
 
 namespace zrt::runtime {
 
-// Simulates all stages without the last `skipped` turns of each segment that is repeated; empty where stages then wait
-// for each other for ever.
-using RunTurns = std::function<std::vector<Simulation>(uint32_t skipped)>;
+// Leaves out turns of a program: the last ones of its long segments, which are those that are repeated at least half as
+// often as the one that is repeated most. The segments around a long one, with which a pipeline fills and drains, stay.
+class SkippedTurns {
+ public:
+  SkippedTurns(const Program& program, uint32_t skipped);
+  bool skips(const Segment& segment) const { return segment.repeat >= fewest_; }
+  uint32_t turns(const Segment& segment) const {  // that are left of it
+    return skips(segment) ? segment.repeat - skipped_ : segment.repeat;
+  }
+
+ private:
+  const uint32_t fewest_, skipped_;
+};
+
+// Simulates all stages, each without so many turns (SkippedTurns); empty where stages then wait for each other for
+// ever.
+using RunWithout = std::function<std::vector<Simulation>(const std::vector<uint32_t>& skipped_turns)>;
 
 // Goes on from few turns of what is repeated to all of them: once every figure of every stage grows from turn to turn
-// as it did before, it goes on to. Empty where that shows in none of few turns.
-std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, const RunTurns& run);
+// as it did before, it goes on to. A step's seconds are then right to 1e-5; what lanes do and wait for, if it is asked
+// for, to 1e-2 of them and as a rule to 1e-5. Empty where that shows in none of few turns.
+std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, Wanted wanted, const RunWithout& run);
 
 }  // namespace zrt::runtime

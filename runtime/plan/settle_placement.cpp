@@ -20,7 +20,7 @@ bool trains_in(const std::vector<std::string>& phases) {
 
 double step_seconds(const Layout& layout, const std::vector<std::string>& phases, const Cluster& cluster) {
   const Compiled compiled = compile(layout, phases, {}, false);
-  return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+  return simulate(compiled.set, compiled.set.program("step"), layout, cluster, Wanted::seconds).seconds;
 }
 
 // A microbatch of a block that goes through it beside others is an op of its own: of more of them the placement is
@@ -80,7 +80,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   const bool reorders = layout.placement.moves() || limits.tiers[static_cast<size_t>(core::Tier::device)];
   if (!open && !(times && starts.size() > 1 && reorders)) return;
   const Cluster cluster = machine_of(config);
-  const FitProblem problem{config, phases, limits, cluster};
+  const FitProblem problem(config, phases, limits, cluster);
   if (!times) {
     std::erase_if(starts, [&](const Layout& start) { return start.together() > layout.together(); });
     for (Layout& start : starts) start.prefetch = 0;

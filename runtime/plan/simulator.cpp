@@ -25,8 +25,7 @@ struct Executions {
   std::vector<size_t> first_wait{0};
   std::vector<std::vector<uint32_t>> of_lane;
 
-  // Leaves out the last `skipped` turns of each segment that is repeated.
-  Executions(const Program& program, size_t lanes, uint32_t skipped) : of_lane(lanes) {
+  Executions(const Program& program, size_t lanes, uint32_t skipped) : of_lane(lanes) {  // SkippedTurns
     std::vector<uint32_t> latest(program.ops.size(), none);
     const auto visit = [&](OpId id, uint32_t turn) {
       const auto self = static_cast<uint32_t>(op.size());
@@ -39,9 +38,9 @@ struct Executions {
       iteration.push_back(turn);
       latest[id] = self;
     };
+    const SkippedTurns rule(program, skipped);
     for (const Segment& segment : program.segments) {
-      const uint32_t turns = segment.repeat > 1 ? segment.repeat - skipped : 1;
-      for (uint32_t turn = 0; turn < turns; ++turn) {
+      for (uint32_t turn = 0; turn < rule.turns(segment); ++turn) {
         for (OpId id = segment.first; id < segment.first + segment.count; ++id) visit(id, turn);
       }
     }
@@ -73,14 +72,13 @@ class SimulatedRank {
   size_t lanes() const { return lanes_.size(); }
 
   // The op that a lane can start now; null: none.
-  const Op* ready(size_t l) const {
-    const Lane& lane = lanes_[l];
+  const Op* ready(size_t l) {
+    Lane& lane = lanes_[l];
     if (lane.current != none || lane.next == all_.of_lane[l].size()) return nullptr;
     const uint32_t execution = all_.of_lane[l][lane.next];
-    for (size_t w = all_.first_wait[execution]; w < all_.first_wait[execution + 1]; ++w) {
-      if (ends_[all_.waits[w]] < 0) return nullptr;
-    }
-    return &program_.ops[all_.op[execution]];
+    size_t w = all_.first_wait[execution] + lane.met;
+    while (w < all_.first_wait[execution + 1] && ends_[all_.waits[w]] >= 0) ++w, ++lane.met;
+    return w == all_.first_wait[execution + 1] ? &program_.ops[all_.op[execution]] : nullptr;
   }
   double seconds_of_next(size_t l) const { return costs_[all_.op[all_.of_lane[l][lanes_[l].next]]].seconds; }
 
@@ -94,7 +92,7 @@ class SimulatedRank {
     }
     const OpCost& cost = costs_[all_.op[execution]];
     lane.current = execution, lane.left = seconds, lane.resource = cost.resource, lane.blocks = cost.blocks;
-    ++lane.next;
+    ++lane.next, lane.met = 0;
     if (!starts_.empty()) starts_[execution] = now;
   }
 
@@ -147,6 +145,7 @@ class SimulatedRank {
   };
   struct Lane {
     size_t next = 0;          // index into its executions
+    size_t met = 0;           // of what that one waits for, so many have ended
     uint32_t current = none;  // the execution that runs
     double left = 0;          // seconds of it at full speed
     double free_since = 0;    // when the execution before ended
@@ -244,28 +243,34 @@ class SimulatedRank {
 
 class Simulator {
  public:
-  // Leaves out the last `skipped` turns of each segment that is repeated.
+  // Leaves out so many turns of each stage (SkippedTurns), or none.
   Simulator(std::span<const SimulatedStage> stages, const Cluster& cluster, bool keep_timeline, const CostOf& cost,
-            uint32_t skipped = 0)
+            std::vector<uint32_t> skipped = {})
       : stages_(stages) {
-    for (const SimulatedStage& stage : stages) {
-      ranks_.emplace_back(stage, cluster, cost, keep_timeline, skipped);
+    skipped.resize(stages.size());
+    for (size_t s = 0; s < stages.size(); ++s) {
+      ranks_.emplace_back(stages[s], cluster, cost, keep_timeline, skipped[s]);
       left_ += ranks_.back().executions();
     }
-    changed_.assign(ranks_.size(), 1);
+    for (size_t r = 0; r < ranks_.size(); ++r) changed_.push_back(r);
+    touched_ = changed_;
+    next_ends_.resize(ranks_.size());
   }
 
   // Empty where stages wait for each other for ever, which those of verified programs do not with all of their turns.
   std::vector<Simulation> run() {
     start_ready();
     while (left_ > 0) {
-      now_ = std::numeric_limits<double>::infinity();
-      for (SimulatedRank& rank : ranks_) now_ = std::min(now_, rank.next_end());
+      for (const size_t r : touched_) next_ends_[r] = ranks_[r].next_end();
+      now_ = *std::min_element(next_ends_.begin(), next_ends_.end());
       if (now_ == std::numeric_limits<double>::infinity()) return {};
+      changed_.clear();
       for (size_t r = 0; r < ranks_.size(); ++r) {
-        changed_[r] = ranks_[r].next_end() == now_;
-        if (changed_[r]) left_ -= ranks_[r].advance_to_end();
+        if (next_ends_[r] != now_) continue;
+        changed_.push_back(r);
+        left_ -= ranks_[r].advance_to_end();
       }
+      touched_ = changed_;
       start_ready();
     }
     std::vector<Simulation> all;
@@ -276,8 +281,7 @@ class Simulator {
  private:
   // An execution can become ready only where another one has ended, or a rank that takes part in it has come.
   void start_ready() {
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (!changed_[r]) continue;
+    for (const size_t r : changed_) {
       for (size_t l = 0; l < ranks_[r].lanes(); ++l) {
         const Op* op = ranks_[r].ready(l);
         if (op) start(r, l, *op);
@@ -297,6 +301,7 @@ class Simulator {
       seconds = std::max(seconds, ranks_[other].seconds_of_next(l));
     }
     for (size_t other : all) ranks_[other].start(l, seconds, now_);
+    touched_.insert(touched_.end(), all.begin(), all.end());
   }
 
   // The stages that take part in what a group of stage r exchanges.
@@ -314,7 +319,9 @@ class Simulator {
   const std::span<const SimulatedStage> stages_;
   std::vector<SimulatedRank> ranks_;
   std::map<std::pair<size_t, GroupId>, std::vector<size_t>> members_;  // by stage and group
-  std::vector<uint8_t> changed_;
+  std::vector<size_t> changed_;                                        // ranks on which something has just ended
+  std::vector<size_t> touched_;    // … and those on which something has started since
+  std::vector<double> next_ends_;  // by rank
   size_t left_ = 0;
   double now_ = 0;
 };
@@ -322,26 +329,26 @@ class Simulator {
 }  // namespace
 
 Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
-                    bool keep_timeline) {
+                    Wanted wanted) {
   const SimulatedStage stage{&set, &program, &layout};
-  return std::move(simulate({&stage, 1}, cluster, keep_timeline).front());
+  return std::move(simulate({&stage, 1}, cluster, wanted).front());
 }
 
-std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster, bool keep_timeline,
+std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster, Wanted wanted,
                                  const CostOf& cost) {
-  if (!keep_timeline) {
+  if (wanted != Wanted::timeline) {
     std::vector<Simulation> all = from_few_turns(
-        stages, [&](uint32_t skipped) { return Simulator(stages, cluster, false, cost, skipped).run(); });
+        stages, wanted, [&](const auto& skipped) { return Simulator(stages, cluster, false, cost, skipped).run(); });
     if (!all.empty()) return all;
   }
-  return Simulator(stages, cluster, keep_timeline, cost).run();
+  return Simulator(stages, cluster, wanted == Wanted::timeline, cost).run();
 }
 
-std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster, bool keep_timeline) {
+std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster, Wanted wanted) {
   std::vector<SimulatedStage> all;
   all.reserve(stages.size());
   for (const Compiled& stage : stages) all.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
-  return simulate(all, cluster, keep_timeline);
+  return simulate(all, cluster, wanted);
 }
 
 }  // namespace zrt::runtime

@@ -25,17 +25,20 @@ struct Simulation {
   std::vector<SimulatedOp> timeline;  // in program order; when asked for
 };
 
+// What of a step is asked for: seconds alone may show sooner.
+enum class Wanted { seconds, all, timeline };
+
 // Unless a timeline is kept, turns of a program that take as long as those before are not run but counted, so that a
 // step of many microbatches takes no longer to look at than one of few.
 
 // One run of `program` on a rank. All data-parallel ranks run the same program, so a collective starts when this rank
 // reaches it.
 Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
-                    bool keep_timeline = false);
+                    Wanted wanted = Wanted::all);
 
 // A step of all stages of a run, a simulation for each.
 std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster,
-                                      bool keep_timeline = false);
+                                      Wanted wanted = Wanted::all);
 
 // What the ranks of one stage of a pipeline run, on a clock of their own.
 struct SimulatedStage {
@@ -48,6 +51,6 @@ using CostOf = std::function<OpCost(const SimulatedStage& stage, const Op& op)>;
 // The same of all stages at once, a simulation for each: what they exchange starts when all who take part have come to
 // it. `cost` in place of op_cost.
 std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster,
-                                 bool keep_timeline = false, const CostOf& cost = {});
+                                 Wanted wanted = Wanted::all, const CostOf& cost = {});
 
 }  // namespace zrt::runtime

@@ -126,7 +126,7 @@ class SuggestionSearch {
   std::optional<Suggestion> first_of(const std::vector<Changes>& way) {
     for (const Changes& changes : way) {
       try {
-        if (!trials_.fits(changes, base_.ranks)) continue;
+        if (!trials_.may_fit(changes, base_.ranks)) continue;
       } catch (const core::ConfigError&) {
         continue;  // for example heads that so many ranks cannot share
       }
@@ -150,7 +150,7 @@ class SuggestionSearch {
       result.comm_bytes = comm_bytes(stages);
       result.cost = static_cast<double>(result.comm_bytes + moved_bytes(stages));
       if (cluster_) {
-        result.seconds_per_step = simulate_step(stages, *cluster_).front().seconds;
+        result.seconds_per_step = simulate_step(stages, *cluster_, Wanted::seconds).front().seconds;
         result.cost = *result.seconds_per_step;
       }
       result.cost *= static_cast<double>(ranks) / static_cast<double>(config.batch.train * model_.sequence);

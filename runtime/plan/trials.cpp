@@ -22,14 +22,18 @@ Config Trials::changed(const Changes& changes, int ranks) const {
 }
 
 double Trials::excess(const Changes& changes, int ranks) {
-  return excess(changes, ranks, false);
+  return excess(changes, ranks, Looks::everywhere);
 }
 
 bool Trials::fits(const Changes& changes, int ranks) {
-  return excess(changes, ranks, true) == 0;
+  return excess(changes, ranks, Looks::until_one_lacks) == 0;
 }
 
-double Trials::excess(const Changes& changes, int ranks, bool until_one_lacks) {
+bool Trials::may_fit(const Changes& changes, int ranks) {
+  return excess(changes, ranks, Looks::at_one) == 0;
+}
+
+double Trials::excess(const Changes& changes, int ranks, Looks looks) {
   const Config config = changed(changes, ranks);
   // A host gives each of its ranks a share that depends on their number.
   const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
@@ -41,9 +45,9 @@ double Trials::excess(const Changes& changes, int ranks, bool until_one_lacks) {
   const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
   const auto fitted_stages = [&](const std::vector<Layout>& some) { return fit(config, some, request).stages; };
   size_t& fullest = fullest_[layouts.size()];
-  if (until_one_lacks && layouts.size() > 1) {
+  if (looks != Looks::everywhere && layouts.size() > 1) {
     const double excess = limits.excess(peak_bytes(fitted_stages({layouts[fullest]})));
-    if (excess > 0) return excess;
+    if (excess > 0 || looks == Looks::at_one) return excess;
   }
   const std::vector<Compiled> stages = fitted_stages(layouts);
   const auto excess_of = [&](const Compiled& stage) { return limits.excess(peak_bytes(stage.plan)); };

@@ -26,11 +26,14 @@ class Trials {
   double excess(const Changes& changes, int ranks);
   // Looks first at the stage that lacked most before: where it lacks memory still, the others are not compiled.
   bool fits(const Changes& changes, int ranks);
+  // Looks at that stage alone.
+  bool may_fit(const Changes& changes, int ranks);
 
   models::Model model_of(const Config& config) const;
 
  private:
-  double excess(const Changes& changes, int ranks, bool until_one_lacks);
+  enum class Looks { everywhere, until_one_lacks, at_one };
+  double excess(const Changes& changes, int ranks, Looks looks);
 
   const Config& config_;
   const models::Model& model_;

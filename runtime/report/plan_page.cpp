@@ -166,7 +166,7 @@ std::vector<std::vector<SimulatedOp>> timelines(const Plan& plan) {
     if (!plan.cluster) all.push_back(in_program_order(*stages.back().program));
   }
   if (!plan.cluster) return all;
-  for (Simulation& step : simulate(stages, *plan.cluster, true)) all.push_back(std::move(step.timeline));
+  for (Simulation& step : simulate(stages, *plan.cluster, Wanted::timeline)) all.push_back(std::move(step.timeline));
   return all;
 }
 

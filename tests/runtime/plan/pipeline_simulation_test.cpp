@@ -49,7 +49,7 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage, double me
   const double forward = golden["op_time"]["F"], backward = golden["op_time"]["B"];
   const double weights = golden["op_time"].value("W", 0.0);
   const auto all = simulate(
-      simulated, nominal_cluster(core::DeviceKind::cpu), false, [&](const SimulatedStage& stage, const Op& op) {
+      simulated, nominal_cluster(core::DeviceKind::cpu), Wanted::all, [&](const SimulatedStage& stage, const Op& op) {
         if (op.kind == OpKind::send || op.kind == OpKind::receive) return OpCost{message, Resource::between_hosts};
         if (apart && !BlockPlan(*stage.layout, op.block).weights_apart()) return OpCost{};
         const double back = op.half == models::Half::weight ? weights : backward;
@@ -147,7 +147,7 @@ TEST_CASE("ranks that share the blocks of a pipeline meet in their own stage, an
       for (const Compiled& stage : compiled) {
         simulated.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
       }
-      const auto all = simulate(simulated, nominal_cluster(core::DeviceKind::cpu), false,
+      const auto all = simulate(simulated, nominal_cluster(core::DeviceKind::cpu), Wanted::all,
                                 [&](const SimulatedStage& stage, const Op& op) {
                                   const models::Model& blocks = *stage.layout->model;
                                   const bool layer = !blocks.embeds(op.block) && !blocks.predicts(op.block);
@@ -181,7 +181,7 @@ TEST_CASE("exchanges of gradients take no time beside the products of weights") 
       };
       Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
       cluster.overlap_inside = {1, 1};
-      seconds[overlap] = simulate(simulated, cluster, false, cost).front().seconds;
+      seconds[overlap] = simulate(simulated, cluster, Wanted::all, cost).front().seconds;
     }
     // Of a layer forward, then of its two runs backward: 2 (sharing rows 4) and 2 x 3 (2 x 5), with overlap 2 x 2 (2 x
     // 3).
@@ -208,7 +208,7 @@ TEST_CASE("the gradients of a layer are reduced beside the whole backward of the
   Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
   cluster.overlap_inside = {1, 1};
   // What is left at the end: the last layer's reduction and the embedding's.
-  CHECK(simulate(simulated, cluster, false, cost).front().seconds == Approx(4 * 4 + 2 * 3));
+  CHECK(simulate(simulated, cluster, Wanted::all, cost).front().seconds == Approx(4 * 4 + 2 * 3));
 }
 
 TEST_CASE("a step of tensor-parallel stages takes longer where these ranks lie on other hosts") {

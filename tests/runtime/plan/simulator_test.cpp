@@ -92,7 +92,7 @@ struct Hand {
   }
   Simulation run(const Cluster& cluster, uint32_t turns = 1) {
     program.segments = {{0, static_cast<uint32_t>(program.ops.size()), turns}};
-    return runtime::simulate(set, program, layout, cluster, true);
+    return runtime::simulate(set, program, layout, cluster, runtime::Wanted::timeline);
   }
 };
 
@@ -314,7 +314,7 @@ TEST_CASE("A step is its computations and what they wait for, at every stage") {
       const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
       Cluster cluster = slow_cluster(2);
       cluster.overlap_inside = cluster.overlap_between = {1, 1};
-      const Simulation run = runtime::simulate(set, set.program("step"), layout, cluster, true);
+      const Simulation run = runtime::simulate(set, set.program("step"), layout, cluster, runtime::Wanted::timeline);
       double last_computed = 0, computed = 0;
       for (const runtime::SimulatedOp& op : run.timeline) {
         if (set.lanes[set.program("step").ops[op.op].lane].kind != LaneKind::compute) continue;
@@ -371,7 +371,8 @@ TEST_CASE("Ninety-six layers and 512 microbatches take no longer than their exec
   const runtime::Layout layout = make_layout(model, s);
   const ProgramSet set = runtime::compile(layout, {"init", "step"}, {}, false).set;
   const std::clock_t start = std::clock();
-  const Simulation run = runtime::simulate(set, set.program("step"), layout, slow_cluster(8), true);
+  const Simulation run =
+      runtime::simulate(set, set.program("step"), layout, slow_cluster(8), runtime::Wanted::timeline);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   INFO(run.timeline.size() << " executions in " << seconds << " s");
   CHECK(run.timeline.size() > 200'000);
