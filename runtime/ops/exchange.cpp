@@ -7,6 +7,7 @@
 
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/export_piece.h"
 
 namespace zrt::runtime {
 namespace {
@@ -85,31 +86,36 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
   return volume;
 }
 
-// The parts that ranks have of a unit, one behind the other; of ranks that have other tensors each, those of one place
-// in a turn.
+// A piece of the parts that ranks have of a unit, one behind the other; of ranks that have other tensors each, those of
+// one place in a turn.
 void run_gather_parts(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   const core::DType type = logical_type(layout, call.op);
-  std::byte *const own = call.at(Role::full_state), *const all = call.at(Role::all_parts);
+  const UnitPiece piece = export_piece(layout, unit, call.op.round);
+  const size_t size = core::dtype_size(type);
+  std::byte* const own = call.at(Role::full_state) + static_cast<size_t>(piece.begin) * size;
+  std::byte* const all = call.at(Role::all_parts);
   if (!unit.spread()) {
-    const comm::GatherRange range{own, all, unit.elements};
+    const comm::GatherRange range{own, all, piece.count};
     return call.comm().all_gather({&range, 1}, type, call.op.name);
   }
   const int slices = layout.mesh.degree(unit.slice_axes());
   const auto turn = static_cast<int>(call.op.microbatch.at(call.iteration));
-  const auto bytes = static_cast<size_t>(unit.elements) * core::dtype_size(type);
+  const size_t bytes = static_cast<size_t>(piece.count) * size;
   for (int slice = 0; slice < slices; ++slice) {
     const int root = turn * slices + slice;
     std::byte* const part = all + static_cast<size_t>(slice) * bytes;
     if (call.comm().rank() == root) core::copy_bytes(part, own, bytes);
-    call.comm().broadcast(part, unit.elements, type, root, fmt::format("{} of place {}", call.op.name, turn));
+    call.comm().broadcast(part, piece.count, type, root, fmt::format("{} of place {}", call.op.name, turn));
   }
 }
 
-Volume parts_volume(const ProgramSet& set, const Op& op, const Layout&) {
+Volume parts_volume(const ProgramSet&, const Op& op, const Layout& layout) {
   Volume volume;
-  volume.bytes = role_bytes(set, op, Role::all_parts);
+  const optimizer::Unit& unit = layout.units.units[op.units.front()];
+  const int64_t elements = export_piece(layout, unit, op.round).count * layout.mesh.degree(unit.slice_axes());
+  volume.bytes = static_cast<double>(elements) * static_cast<double>(core::dtype_size(logical_type(layout, op)));
   return volume;
 }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/export_piece.h"
 
 namespace zrt::runtime {
 namespace {
@@ -46,17 +47,26 @@ void run_export(const OpCall& call) {
   }
   const int slices = call.rank.layout->mesh.degree(unit.slice_axes());
   const auto at = static_cast<int>(call.op.microbatch.at(call.iteration));  // along Axis::expert
-  const std::vector<float> parts = exported(call, Role::all_parts, unit.elements * slices);
+  const UnitPiece told = export_piece(*call.rank.layout, unit, call.op.round);
+  const std::vector<float> parts = exported(call, Role::all_parts, told.count * slices);
   for (const optimizer::UnitParam& place : unit.params) {
-    std::vector<float> whole(static_cast<size_t>(place.param->whole_elements()));
+    // Elements of the parameter's part.
+    const int64_t begin = std::max<int64_t>(0, told.begin - place.offset);
+    const int64_t end = std::min(place.param->elements(), told.begin + told.count - place.offset);
+    if (begin >= end) continue;
+    std::vector<float>& whole = (*call.rank.exported)[place.number_at(at)];
+    whole.resize(static_cast<size_t>(place.param->whole_elements()));
     for (int slice = 0; slice < slices; ++slice) {
-      const float* part = parts.data() + slice * unit.elements + place.offset;
-      models::for_each_piece(*place.param, slice, 0, place.param->elements(), [&](const models::Piece& piece) {
-        if (piece.whole >= 0) std::copy_n(part + piece.begin, piece.count, whole.data() + piece.whole);
+      const int64_t first = slice * told.count + place.offset - told.begin;
+      models::for_each_piece(*place.param, slice, begin, end, [&](const models::Piece& piece) {
+        if (piece.whole < 0) return;
+        std::copy_n(parts.data() + first + piece.begin, piece.count, whole.data() + piece.whole);
       });
     }
+    if (end < place.param->elements()) continue;
     const models::Param one = place.param->at(at);
     call.rank.export_param(unit, {&one, place.offset, place.number_at(at)}, whole.data());
+    call.rank.exported->erase(place.number_at(at));
   }
 }
 

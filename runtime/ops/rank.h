@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,9 @@ struct Rank {
   // Takes the logical fp32 weights of a unit's parameters, whole; for the `export` program.
   std::function<void(const optimizer::Unit& unit, const optimizer::UnitParam& param, const float* weights)>
       export_param;
+  // Whole tensors of which an export has told some pieces, by UnitParam::number.
+  std::shared_ptr<std::map<uint32_t, std::vector<float>>> exported =
+      std::make_shared<std::map<uint32_t, std::vector<float>>>();
 };
 
 }  // namespace zrt::runtime

@@ -3,6 +3,7 @@
 
 #include "optimizer/state.h"
 #include "runtime/passes/collectives.h"
+#include "runtime/program/export_piece.h"
 
 namespace zrt::runtime {
 namespace {
@@ -67,9 +68,9 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.units = {u};
     op.accesses = {{full, Role::full_state, Use::read, {}}};
     if (const Axes parts = unit.part_axes(); parts != Axes()) {
+      const auto elements = elements_of_piece(layout, unit) * layout.mesh.degree(unit.slice_axes());
       const BufferId all = set.add({"parts of all of " + unit.name, Category::staging, Life::transient,
-                                    static_cast<uint64_t>(unit.elements * layout.mesh.degree(unit.slice_axes())) *
-                                        core::dtype_size(layout.logical_type(unit))});
+                                    static_cast<uint64_t>(elements) * core::dtype_size(layout.logical_type(unit))});
       Op gather;
       gather.kind = OpKind::gather_parts;
       place_in(set, gather, parts);
@@ -77,10 +78,15 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
       gather.units = {u};
       gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};
       if (turns > 1) gather.microbatch = op.microbatch = {0, 1};  // the turn, and so the place of the rank
-      segment.ops.push_back(std::move(gather));
       op.accesses.push_back({all, Role::all_parts, Use::read, {}});
+      for (uint32_t piece = 0; piece < export_pieces(layout, unit); ++piece) {
+        gather.round = op.round = piece;
+        segment.ops.push_back(gather);
+        segment.ops.push_back(op);
+      }
+    } else {
+      segment.ops.push_back(std::move(op));
     }
-    segment.ops.push_back(std::move(op));
     if (turns > 1) draft.segments.emplace_back();
   }
   return draft;

@@ -126,7 +126,8 @@ void ActivationRule::require_parts(const Access& access) const {
   const Execution made = walk_.at(access).made;
   const Op& maker = walk_.program.ops[made.op];
   // Ranks with other tensors tell of theirs in turns.
-  const bool now = !walk_.layout.units.units[walk_.op().units.at(0)].spread() || made.turn == walk_.now.turn;
+  const bool spread = walk_.layout.units.units[walk_.op().units.at(0)].spread();
+  const bool now = (!spread || made.turn == walk_.now.turn) && maker.round == walk_.op().round;
   if (maker.kind == OpKind::gather_parts && maker.units == walk_.op().units && now) return;
   walk_.fail(access, fmt::format("{} wrote it, which gathered no parts of '{}'", walk_.name(made),
                                  walk_.unit_name(walk_.op().units.at(0))));

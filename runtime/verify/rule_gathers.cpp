@@ -73,8 +73,11 @@ void GatherRule::bring(const Access& access, const Access* from) {
   }
   const size_t slot = walk_.slot(*from);
   const Execution source = walk_.at(*from).changed;
-  // Ranks that have other tensors each tell of theirs in turns.
-  const bool turned = walk_.op().kind == OpKind::gather_parts && brought.by.turn != walk_.now.turn;
+  // Ranks that have other tensors each tell of theirs in turns, and all of them in pieces.
+  const auto others = [&] {
+    return brought.by.turn != walk_.now.turn || walk_.program.ops[brought.by.op].round != walk_.op().round;
+  };
+  const bool turned = walk_.op().kind == OpKind::gather_parts && brought.by.known() && others();
   const bool there = !turned && brought.by.known() && brought.from == slot && brought.source == source &&
                      brought.reader.known() && walk_.at(access).changed == brought.by;
   if (!there) brought = {};

@@ -7,6 +7,7 @@
 #include "runtime/ops/spec.h"
 #include "runtime/program/control.h"
 #include "runtime/program/expert_loads.h"
+#include "runtime/program/export_piece.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/execution.h"
 #include "runtime/verify/fault.h"
@@ -152,8 +153,9 @@ class SizeChecker {
         return orders_[op.block].port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
                                             layout_.shape(mode_of(op)));
       case Role::all_parts:
-        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type(layout_.units.units[u])) *
-               static_cast<uint64_t>(layout_.mesh.degree(layout_.units.units[u].slice_axes()));
+        return static_cast<uint64_t>(elements_of_piece(layout_, layout_.units.units[u]) *
+                                     layout_.mesh.degree(layout_.units.units[u].slice_axes())) *
+               core::dtype_size(layout_.logical_type(layout_.units.units[u]));
       case Role::workspace:
         if (op.kind == OpKind::backward) {
           return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train), op.parts,
