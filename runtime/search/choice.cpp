@@ -21,11 +21,22 @@ std::vector<int> divisors(int number, int most) {
   return found;
 }
 
-const std::vector<std::string> mesh_keys{
-    "parallel.tensor",   "parallel.sequence",         "parallel.pipeline",          "parallel.virtual_pipeline",
-    "parallel.schedule", "parallel.microbatch_group", "parallel.partition",         "parallel.reduce_every",
-    "pipeline",          "tensor_parallel",           "zero_optimization.stage",    "train_micro_batch_size_per_gpu",
-    "memory.recompute",  "activation_checkpointing",  "gradient_accumulation_steps"};
+const std::vector<std::string> mesh_keys{"parallel.expert",
+                                         "parallel.tensor",
+                                         "parallel.sequence",
+                                         "parallel.pipeline",
+                                         "parallel.virtual_pipeline",
+                                         "parallel.schedule",
+                                         "parallel.microbatch_group",
+                                         "parallel.partition",
+                                         "parallel.reduce_every",
+                                         "pipeline",
+                                         "tensor_parallel",
+                                         "zero_optimization.stage",
+                                         "train_micro_batch_size_per_gpu",
+                                         "memory.recompute",
+                                         "activation_checkpointing",
+                                         "gradient_accumulation_steps"};
 
 }  // namespace
 
@@ -34,6 +45,7 @@ std::vector<std::pair<std::string, std::string>> keys_of(const Choice& choice, c
   return {{"parallel.tensor", text(choice.tensor)},
           {"parallel.sequence", choice.tensor > 1 ? "true" : "false"},
           {"parallel.pipeline", text(choice.pipeline)},
+          {"parallel.expert", text(choice.expert)},
           {"parallel.virtual_pipeline", text(choice.chunks)},
           {"parallel.schedule", choice.schedule},
           {"zero_optimization.stage", text(choice.stage)},
@@ -58,10 +70,10 @@ Task load_task(const std::filesystem::path& file, const Settings& sets, int rank
     }
   }
   // The mesh of the file need not suit one rank.
-  for (const char* neutral :
-       {"parallel.tensor=1", "parallel.sequence=false", "parallel.pipeline=1", "parallel.virtual_pipeline=1",
-        "parallel.schedule=1f1b", "parallel.microbatch_group=null", "parallel.partition=time",
-        "parallel.reduce_every=null", "train_micro_batch_size_per_gpu=null", "gradient_accumulation_steps=null"}) {
+  for (const char* neutral : {"parallel.expert=1", "parallel.tensor=1", "parallel.sequence=false",
+                              "parallel.pipeline=1", "parallel.virtual_pipeline=1", "parallel.schedule=1f1b",
+                              "parallel.microbatch_group=null", "parallel.partition=time", "parallel.reduce_every=null",
+                              "train_micro_batch_size_per_gpu=null", "gradient_accumulation_steps=null"}) {
     others.emplace_back(neutral);
   }
   const Config config = load_config(file, others, 1);
@@ -74,6 +86,9 @@ Task load_task(const std::filesystem::path& file, const Settings& sets, int rank
         "batch is to stay. Give it in the file or by --set train_batch_size=N.");
   }
   task.config = reconfigured(config, {}, 1, mesh_keys);
+  for (const auto& block : task.config.model.make().blocks) {
+    task.experts = std::max(task.experts, block->experts());
+  }
   return task;
 }
 
@@ -134,7 +149,10 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
           const bool sums_alone = zero.grads != zero.weights;
           if (sums_alone && pipeline > 1) continue;
           for (const std::string& recompute : recomputed) {
-            schedules({tensor, pipeline, 1, stage, "1f1b", recompute, micro}, batch / data / micro);
+            for (const int expert : divisors(task.experts > 0 ? data : 1, data)) {
+              if (task.experts > 0 && task.experts % expert != 0) continue;
+              schedules({tensor, pipeline, expert, 1, stage, "1f1b", recompute, micro}, batch / data / micro);
+            }
           }
         }
       }

@@ -14,12 +14,13 @@ namespace zrt::runtime::search {
 struct Task {
   Config config;
   int ranks = 1;
+  int64_t experts = 0;                       // of the layer that has most; 0: the model has none
   std::map<std::string, std::string> fixed;  // keys of choices that have a value, to which the search keeps
 };
 
 // One way. Data-parallel ranks are those that tensor and pipeline leave; accumulation keeps the global batch.
 struct Choice {
-  int tensor = 1, pipeline = 1, chunks = 1, stage = 0;
+  int tensor = 1, pipeline = 1, expert = 1, chunks = 1, stage = 0;
   std::string schedule = "1f1b", recompute = "none";
   int64_t micro = 1;
 

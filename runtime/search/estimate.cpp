@@ -25,18 +25,20 @@ struct Estimator::Measured {
   double seconds = 0, weights = 0, grads = 0, optimizer = 0, transient = 0;
 };
 
-std::optional<Estimator::Measured> Estimator::measure(int tensor, int64_t micro, const std::string& recompute,
+std::optional<Estimator::Measured> Estimator::measure(Sharing ranks, int64_t micro, const std::string& recompute,
                                                       int layers, int microbatches) const {
+  const auto [tensor, expert] = ranks;
   try {
     const Settings sets{fmt::format("model.layers={}", layers),
-                        fmt::format("train_batch_size={}", micro * microbatches),
+                        fmt::format("train_batch_size={}", micro * microbatches * expert),
                         fmt::format("train_micro_batch_size_per_gpu={}", micro),
                         fmt::format("parallel.tensor={}", tensor),
+                        fmt::format("parallel.expert={}", expert),
                         fmt::format("parallel.sequence={}", tensor > 1),
                         "memory.recompute=" + recompute,
                         "zero_optimization.stage=0",
                         "zero_optimization.overlap_comm=true"};
-    const Config config = reconfigured(task_.config, sets, tensor);
+    const Config config = reconfigured(task_.config, sets, tensor * expert);
     const models::Model model = config.model.make();
     FitRequest request{{"init", "step"}, {}, {}, {}, true, false};
     const Fitted fitted = fit(config, make_layouts(config, model), request);
@@ -55,11 +57,11 @@ std::optional<Estimator::Measured> Estimator::measure(int tensor, int64_t micro,
   }
 }
 
-const std::optional<Estimator::States>& Estimator::states(int tensor) {
-  const auto [found, added] = states_.try_emplace(tensor);
+const std::optional<Estimator::States>& Estimator::states(Sharing ranks) {
+  const auto [found, added] = states_.try_emplace(ranks);
   if (!added) return found->second;
-  const auto once = measure(tensor, 1, "full", few, 1), twice = measure(tensor, 1, "full", few, 2);
-  const auto deep = measure(tensor, 1, "full", more, 1), deep_twice = measure(tensor, 1, "full", more, 2);
+  const auto once = measure(ranks, 1, "full", few, 1), twice = measure(ranks, 1, "full", few, 2);
+  const auto deep = measure(ranks, 1, "full", more, 1), deep_twice = measure(ranks, 1, "full", more, 2);
   if (!once || !twice || !deep || !deep_twice) return found->second;
   const auto line = [&](double Measured::*field) {
     const double layer = ((*deep).*field - (*once).*field) / (more - few);
@@ -73,12 +75,12 @@ const std::optional<Estimator::States>& Estimator::states(int tensor) {
   return found->second;
 }
 
-const std::optional<Estimator::Block>& Estimator::block(int tensor, int64_t micro, const std::string& recompute) {
-  const auto [found, added] = blocks_.try_emplace({tensor, micro, recompute});
+const std::optional<Estimator::Block>& Estimator::block(Sharing ranks, int64_t micro, const std::string& recompute) {
+  const auto [found, added] = blocks_.try_emplace({ranks, micro, recompute});
   if (!added) return found->second;
-  const auto& states = this->states(tensor);
+  const auto& states = this->states(ranks);
   if (!states) return found->second;
-  const auto shallow = measure(tensor, micro, recompute, few, 1), deep = measure(tensor, micro, recompute, more, 1);
+  const auto shallow = measure(ranks, micro, recompute, few, 1), deep = measure(ranks, micro, recompute, more, 1);
   if (!shallow || !deep) return found->second;
   Block block;
   const double layer = (deep->seconds - shallow->seconds) / (more - few);
@@ -104,8 +106,8 @@ double Estimator::seconds_among_data(double bytes, const Choice& choice, bool su
 }
 
 std::optional<Estimate> Estimator::of(const Choice& choice) {
-  const auto& states = this->states(choice.tensor);
-  const auto& block = this->block(choice.tensor, choice.micro, choice.recompute);
+  const auto& states = this->states({choice.tensor, choice.expert});
+  const auto& block = this->block({choice.tensor, choice.expert}, choice.micro, choice.recompute);
   if (!states || !block) return std::nullopt;
   const double stages = choice.pipeline, layers = std::ceil(layers_ / stages);
   const auto microbatches = static_cast<double>(choice.microbatches(task_));

@@ -1,9 +1,11 @@
 // Seconds and bytes of a choice, quickly and roughly: from programs of few layers on the tensor-parallel ranks alone,
-// whose times and bytes grow by the layer, and closed forms for pipelines and data-parallel ranks.
+// and on those that have other experts each, whose times and bytes grow by the layer, and closed forms for pipelines
+// and data-parallel ranks.
 #pragma once
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "runtime/cost/cluster.h"
 #include "runtime/search/choice.h"
@@ -38,17 +40,19 @@ class Estimator {
     double update_seconds = 0;  // of a layer
   };
   struct Measured;
-  std::optional<Measured> measure(int tensor, int64_t micro, const std::string& recompute, int layers,
+  // The ranks that a program is made for: those that share blocks, and those that have other experts each.
+  using Sharing = std::pair<int, int>;
+  std::optional<Measured> measure(Sharing ranks, int64_t micro, const std::string& recompute, int layers,
                                   int microbatches) const;
-  const std::optional<States>& states(int tensor);
-  const std::optional<Block>& block(int tensor, int64_t micro, const std::string& recompute);
+  const std::optional<States>& states(Sharing ranks);
+  const std::optional<Block>& block(Sharing ranks, int64_t micro, const std::string& recompute);
   double seconds_among_data(double bytes, const Choice& choice, bool sums) const;
 
   const Task& task_;
   const Cluster& cluster_;
   const double layers_;
-  std::map<int, std::optional<States>> states_;
-  std::map<std::tuple<int, int64_t, std::string>, std::optional<Block>> blocks_;
+  std::map<Sharing, std::optional<States>> states_;
+  std::map<std::tuple<Sharing, int64_t, std::string>, std::optional<Block>> blocks_;
 };
 
 }  // namespace zrt::runtime::search

@@ -22,6 +22,8 @@ constexpr double hopeless = 1.35;
 
 // The search compiles so many variants of a mesh and stage: chunks, schedules, microbatches and recomputation.
 constexpr int most_variants = 4;
+// … and stops at so many that fit with states elsewhere, whose placements take long to find.
+constexpr size_t most_placed = 8;
 
 struct Judged {
   TierBytes peaks{};
@@ -29,9 +31,11 @@ struct Judged {
   double seconds = 0, busy = 0, comm = 0, io = 0;
 };
 
-Judged judge(const Config& config, const Cluster& cluster) {
+// With `offloads` states and activations may leave the device, as they do in a plan.
+Judged judge(const Config& config, const Cluster& cluster, bool offloads) {
   const models::Model model = config.model.make();
   FitRequest request{training_phases(config, "init"), {}, {}, {}, true, false};
+  if (offloads) request.limits = request.distance_limits = memory_limits(config, &cluster);
   const std::vector<Compiled> stages = fit(config, make_layouts(config, model), request).stages;
   Judged judged;
   judged.peaks = peak_bytes(stages);
@@ -56,10 +60,10 @@ Judged continued(const Judged& first, int64_t from, const Judged& second, int64_
 }
 
 // Judges a choice by steps of few microbatches where it has many.
-Judged judge(const Task& task, const Choice& choice, const Cluster& cluster) {
+Judged judge(const Task& task, const Choice& choice, const Cluster& cluster, bool offloads) {
   const int64_t microbatches = choice.microbatches(task), turn = std::max(2, choice.pipeline);
   const auto of = [&](int64_t count) {
-    return judge(with_choice(task, choice, count * choice.micro * choice.data(task)), cluster);
+    return judge(with_choice(task, choice, count * choice.micro * choice.data(task)), cluster, offloads);
   };
   if (microbatches <= 4 * turn) return of(microbatches);
   return continued(of(2 * turn), 2 * turn, of(3 * turn), 3 * turn, microbatches);
@@ -82,33 +86,46 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
   const std::vector<Choice> all = choices(task, cluster.ranks_per_host);
   const auto device = memory_limits(task.config, &cluster).of(core::Tier::device);
   Estimator estimator(task, cluster);
-  std::vector<Guess> guesses;
+  std::vector<Guess> on_device, elsewhere;  // by what the device is estimated to hold
   for (size_t i = 0; i < all.size(); ++i) {
     progress("estimated", i, all.size());
     const std::optional<Estimate> estimate = estimator.of(all[i]);
     if (!estimate) continue;
     ++result.considered;
-    if (device && estimate->device_bytes > doubt * static_cast<double>(device->bytes)) continue;
-    guesses.push_back({all[i], *estimate});
+    const bool too_large = device && estimate->device_bytes > doubt * static_cast<double>(device->bytes);
+    (too_large ? elsewhere : on_device).push_back({all[i], *estimate});
   }
-  std::stable_sort(guesses.begin(), guesses.end(),
-                   [](const Guess& a, const Guess& b) { return a.estimate.seconds < b.estimate.seconds; });
-  double best = 0;
-  std::map<std::array<int, 3>, int> variants;
-  for (const Guess& guess : guesses) {
-    if (++variants[{guess.choice.tensor, guess.choice.pipeline, guess.choice.stage}] > most_variants) continue;
-    if (result.compiled == most || (best > 0 && guess.estimate.seconds > hopeless * best)) break;
-    progress("compiled", result.compiled, std::min(most, guesses.size()));
-    try {
-      const Judged judged = judge(task, guess.choice, cluster);
-      ++result.compiled;
-      if (!judged.fits) continue;
-      if (best == 0 || judged.seconds < best) best = judged.seconds;
-      result.found.push_back({guess.choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
-    } catch (const core::ConfigError& error) {
-      if (result.refused.empty()) result.refused = error.what();
+  const auto compile_best = [&](std::vector<Guess>& guesses, bool offloads) {
+    std::stable_sort(guesses.begin(), guesses.end(),
+                     [](const Guess& a, const Guess& b) { return a.estimate.seconds < b.estimate.seconds; });
+    double best = 0;
+    size_t compiled = 0;
+    std::map<std::array<int, 4>, int> variants;
+    for (const Guess& guess : guesses) {
+      const Choice& choice = guess.choice;
+      if (++variants[{choice.tensor, choice.pipeline, choice.expert, choice.stage}] > most_variants) continue;
+      if (offloads && result.found.size() == most_placed) break;
+      if (compiled == most || (best > 0 && guess.estimate.seconds > hopeless * best)) break;
+      progress("compiled", compiled, std::min(most, guesses.size()));
+      try {
+        const Judged judged = judge(task, choice, cluster, offloads);
+        ++compiled;
+        if (!judged.fits) continue;
+        if (best == 0 || judged.seconds < best) best = judged.seconds;
+        result.found.push_back({choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
+      } catch (const core::ConfigError& error) {
+        if (result.refused.empty()) result.refused = error.what();
+      }
     }
+    result.compiled += compiled;
+  };
+  compile_best(on_device, false);
+  const bool offloads = result.found.empty() && task.config.memory.open_placement;
+  if (offloads) {
+    on_device.insert(on_device.end(), elsewhere.begin(), elsewhere.end());
+    compile_best(on_device, true);
   }
+  result.offloads = offloads && !result.found.empty();
   std::stable_sort(result.found.begin(), result.found.end(),
                    [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
   return result;

@@ -29,7 +29,8 @@ struct Result {
   std::vector<Found> found;  // that fit, the fastest first
   size_t considered = 0;     // choices that are legal
   size_t compiled = 0;
-  std::string refused;  // why the first choice was refused, where all were
+  bool offloads = false;  // none fits with all states on the device: these have some elsewhere
+  std::string refused;    // why the first choice was refused, where all were
 };
 
 // Says how many of the choices at hand are done.
@@ -38,6 +39,9 @@ using Progress = std::function<void(const std::string& what, size_t done, size_t
 // Compiles at most `most` choices. Steps of many microbatches are timed by two shorter ones: a turn takes as long as
 // any other. Throws ConfigError for a run whose layers share parameters.
 Result search(const Task& task, const Cluster& cluster, size_t most, const Progress& progress);
+
+// Says by how much a way is slower than the fastest, and what it loses most by.
+std::string loss_text(const Found& found, const Found& first);
 
 // `price` asks what tokens cost at the seconds that were found.
 std::string search_text(const Result& result, const Task& task, const Cluster& cluster, const Price& price,

@@ -37,6 +37,7 @@ std::string search_json(const Result& result, const Task& task, const Cluster& c
               {"fixed", task.fixed},
               {"considered", result.considered},
               {"compiled", result.compiled},
+              {"offloads", result.offloads},
               {"found", found}}
       .dump(1);
 }

@@ -7,13 +7,15 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "runtime/report/search_page.h"
 #include "runtime/search/search.h"
+#include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/plan_answers.h"
 
 namespace zrt::tools {
 
 int search_command(const po::variables_map& values) {
-  for (const char* option : {"program", "draw", "model"}) {
+  for (const char* option : {"program", "model"}) {
     if (!values.count(option)) continue;
     throw core::UsageError(
         fmt::format("--{} and --search are both given, but --search compares many plans of one file: "
@@ -43,6 +45,9 @@ int search_command(const po::variables_map& values) {
       });
   if (shown) std::cerr << "\r\033[K";
   const std::string command = fmt::format("zrt train {} --ranks {}", file, task.ranks);
+  if (values.count("draw")) {
+    runtime::write_file(values["draw"].as<std::string>(), runtime::search_page(result, task, cluster, price, command));
+  }
   std::cout << (values.count("json") ? search_json(result, task, cluster, price) + "\n"
                                      : search_text(result, task, cluster, price, command));
   return result.found.empty() ? 1 : 0;

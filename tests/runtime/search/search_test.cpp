@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <set>
 
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/setup.h"
+#include "runtime/report/search_page.h"
 #include "tests/temporary_folder.h"
 
 namespace zrt::search_test {
@@ -128,6 +130,67 @@ TEST_CASE("ways that do not fit the device are left out, and where none does the
   const Result none = search::search(task, cluster, 200, silent);
   CHECK(none.found.empty());
   CHECK(search_text(none, task, cluster, {}, "").find("None of them fits") != std::string::npos);
+}
+
+TEST_CASE("where no way fits the device, states leave it, and the first way's plan is what the search says") {
+  Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(small);
+  const Task task = file.task(8);
+  uint64_t room = UINT64_MAX;
+  for (const Found& found : search::search(task, cluster, 200, silent).found) room = std::min(room, found.peaks[0]);
+  room = room / 4 * 3;
+  cluster.tier_bytes[static_cast<size_t>(core::Tier::device)] = cluster.reserved.bytes() + room;
+  const Result result = search::search(task, cluster, 24, silent);
+  REQUIRE(!result.found.empty());
+  CHECK(result.offloads);
+  for (const Found& found : result.found) {
+    CHECK(found.peaks[0] <= room);
+    CHECK(found.peaks[1] > 0);
+  }
+  const Plan followed = file.plan(8, settings_of(result.found.front(), task), cluster);
+  CHECK(followed.fits);
+  CHECK(followed.seconds_per_step() == Approx(result.found.front().seconds).epsilon(0.02));
+  CHECK(search_text(result, task, cluster, {}, "").find("leave the device") != std::string::npos);
+}
+
+TEST_CASE("a search spreads experts over ranks, in degrees that divide them") {
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(R"({"train_batch_size": 32, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"},
+      "model": {"type": "gpt2", "layers": 4, "hidden": 1024, "heads": 8, "sequence": 512, "vocab": 2048,
+                "experts": {"number": 12, "ffn": 4096, "top_k": 2, "capacity_factor": 1.25}}})");
+  const Task task = file.task(8);
+  CHECK(task.experts == 12);
+  std::set<int> degrees;
+  for (const search::Choice& choice : search::choices(task, 8)) {
+    degrees.insert(choice.expert);
+    CHECK(choice.data(task) % choice.expert == 0);
+  }
+  CHECK(degrees == std::set{1, 2, 4});
+  const Task fixed = file.task(8, {"parallel.expert=2"});
+  const Result result = search::search(fixed, cluster, 24, silent);
+  REQUIRE(!result.found.empty());
+  for (const Found& found : result.found) CHECK(found.choice.expert == 2);
+  const Plan followed = file.plan(8, settings_of(result.found.front(), fixed), cluster);
+  CHECK(followed.fits);
+  CHECK(followed.seconds_per_step() == Approx(result.found.front().seconds).epsilon(0.01));
+  CHECK(search_text(result, fixed, cluster, {}, "").find("experts over") != std::string::npos);
+}
+
+TEST_CASE("the page of a search draws every way that fits and the fastest for each amount of memory") {
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(small);
+  const Task task = file.task(8);
+  const Result result = search::search(task, cluster, 12, silent);
+  REQUIRE(result.found.size() > 3);
+  const std::string html = search_page(result, task, cluster, {1e9, 2}, "zrt train c.json --ranks 8");
+  size_t points = 0;
+  for (size_t at = 0; (at = html.find("<circle", at)) != std::string::npos; ++at) ++points;
+  CHECK(points == 3 * result.found.size());  // one of the way, two of the line
+  for (const Found& found : result.found) {
+    CHECK(html.find(fmt::format("train_micro_batch_size_per_gpu={} ", found.choice.micro)) != std::string::npos);
+  }
+  CHECK(html.find("zrt train c.json --ranks 8 --set parallel.tensor=") != std::string::npos);
+  CHECK(html.find("GPU-hours") != std::string::npos);
 }
 
 TEST_CASE("a search needs the batch, and layers of their own") {
