@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps of two hosts that a cable of 1 Gbit/s joins, measured and predicted. Needs root, and a machine with nothing else to do.
 
-tools/bench/across.py pipeline|tensor|overlap [--build build/release] [--folder runs/across]
+tools/bench/across.py pipeline|tensor|overlap|default [--build build/release] [--folder runs/across]
 
 The hosts are network namespaces of this machine (tools/two_hosts.sh). Blocks sleep for as long as the cost model says that
 they compute, so that few cores suffice; copies, sums, updates and messages are real.
@@ -10,6 +10,8 @@ pipeline  two ranks a host: stages of a pipeline across the cable against data-p
           weights and few tokens and of one with few weights and many tokens
 tensor    two ranks a host: tensor-parallel ranks inside a host and stages across, against the reverse
 overlap   one rank a host: how long tensor-parallel ranks wait for each other, with and without overlap_comm, in pairs
+default   two ranks a host: steps of a pipeline without the key overlap_comm against steps with it on and off, in turns; stages
+          across the cable, and data-parallel ranks across it
 
 The constants of cable and hosts are measured first, into FOLDER/RANKS_PER_HOST.json; where that is, it is used again.
 """
@@ -26,9 +28,9 @@ def model(layers, hidden, sequence, heads=4):
 
 
 def config(of, micro, batch, parallel, overlap=None):
-    return {"train_batch_size": batch, "train_micro_batch_size_per_gpu": micro,
-            "zero_optimization": {"stage": 1, "overlap_comm": overlap}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-9}},
-            "parallel": parallel, "model": of}
+    zero = {"stage": 1} if overlap is None else {"stage": 1, "overlap_comm": overlap}
+    return {"train_batch_size": batch, "train_micro_batch_size_per_gpu": micro, "zero_optimization": zero,
+            "optimizer": {"type": "AdamW", "params": {"lr": 1e-9}}, "parallel": parallel, "model": of}
 
 
 class Hosts:
@@ -120,16 +122,34 @@ def overlap(options):
         print(f"\nexposed with ÷ without overlap, pair by pair: {', '.join(f'{each:.2f}' for each in pairs)}\n", flush=True)
 
 
+def default(options):
+    hosts = Hosts(options, 2)
+    table("across the cable", "overlap_comm", "predicted s", "measured s", "error", "÷ on, turn by turn")
+    for in_turns, name in [(False, "stages"), (True, "data-parallel ranks")]:
+        rounds = {None: [], True: [], False: []}
+        for _ in range(options.rounds):
+            for on in rounds:
+                of = config(model(8, 512, 64), 1, 16, {"pipeline": 2}, on)
+                rounds[on].append(hosts.steps(of, in_turns))
+        for on, steps in rounds.items():
+            seconds = [each["measured"]["seconds"]["median"] for each in steps]
+            predicted, median = steps[0]["predicted"]["seconds"], statistics.median(seconds)
+            pairs = [each / other["measured"]["seconds"]["median"] for each, other in zip(seconds, rounds[True])]
+            row(name, {None: "left out", True: "on", False: "off"}[on], f"{predicted:.3f}",
+                range_of({"median": median, "low": min(seconds), "high": max(seconds)}),
+                f"{100 * (predicted / median - 1):+.1f} %".replace("-", "−"), ", ".join(f"{pair:.3f}" for pair in pairs))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["pipeline", "tensor", "overlap"])
+    parser.add_argument("what", choices=["pipeline", "tensor", "overlap", "default"])
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--folder", default="runs/across")
-    parser.add_argument("--rounds", type=int, default=5, help="pairs of overlap")
+    parser.add_argument("--rounds", type=int, default=5, help="pairs of overlap, turns of default")
     options = parser.parse_args()
     if not (pathlib.Path(options.build) / "sleeping_ranks").exists():
         sys.exit(f"across.py: there is no {options.build}/sleeping_ranks; build the tests")
-    {"pipeline": pipeline, "tensor": tensor, "overlap": overlap}[options.what](options)
+    {"pipeline": pipeline, "tensor": tensor, "overlap": overlap, "default": default}[options.what](options)
 
 
 if __name__ == "__main__":
