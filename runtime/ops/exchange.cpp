@@ -86,8 +86,8 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
   return volume;
 }
 
-// A piece of the parts that ranks have of a unit, one behind the other; of ranks that have other tensors each, those of
-// one place in a turn.
+// Brings together a piece of the parts that ranks have of a unit, one behind the other; of ranks that have other
+// tensors each, those of one place in a turn.
 void run_gather_parts(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);

@@ -50,17 +50,17 @@ void run_export(const OpCall& call) {
   const UnitPiece told = export_piece(*call.rank.layout, unit, call.op.round);
   const std::vector<float> parts = exported(call, Role::all_parts, told.count * slices);
   for (const optimizer::UnitParam& place : unit.params) {
-    // Elements of the parameter's part.
+    // The piece has these elements of the parameter's part.
     const int64_t begin = std::max<int64_t>(0, told.begin - place.offset);
     const int64_t end = std::min(place.param->elements(), told.begin + told.count - place.offset);
     if (begin >= end) continue;
     std::vector<float>& whole = (*call.rank.exported)[place.number_at(at)];
     whole.resize(static_cast<size_t>(place.param->whole_elements()));
     for (int slice = 0; slice < slices; ++slice) {
-      const int64_t first = slice * told.count + place.offset - told.begin;
+      const int64_t first = slice * told.count + place.offset - told.begin;  // below 0 where a piece before told some
       models::for_each_piece(*place.param, slice, begin, end, [&](const models::Piece& piece) {
         if (piece.whole < 0) return;
-        std::copy_n(parts.data() + first + piece.begin, piece.count, whole.data() + piece.whole);
+        std::copy_n(parts.data() + (first + piece.begin), piece.count, whole.data() + piece.whole);
       });
     }
     if (end < place.param->elements()) continue;
@@ -88,7 +88,7 @@ std::vector<OpSpec> export_ops() {
   return {{.kind = OpKind::export_state,
            .name = "export_state",
            .phases = {"export"},
-           .operands = {{Role::full_state, Count::each_unit, may_read}, {Role::all_parts, Count::optional, may_read}},
+           .operands = {{Role::full_state, Count::optional, may_read}, {Role::all_parts, Count::optional, may_read}},
            .run = run_export,
            .cost = export_cost,
            .works = true,

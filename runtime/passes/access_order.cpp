@@ -10,7 +10,7 @@
 namespace zrt::runtime {
 namespace {
 
-// A buffer whose slots the accesses of a segment take in turns, all of them by the same step.
+// The accesses of a segment take the slots of a buffer in turns, all of them by the same step.
 struct Ring {
   uint32_t slots, step;
   uint32_t period() const { return slots / std::gcd(slots, step); }  // turns

@@ -1,4 +1,4 @@
-// Waits between lanes that reads and writes of buffers need.
+// Finds the waits between lanes that reads and writes of buffers need.
 #pragma once
 #include "runtime/program/program.h"
 

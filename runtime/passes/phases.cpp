@@ -78,7 +78,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
       gather.units = {u};
       gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};
       if (turns > 1) gather.microbatch = op.microbatch = {0, 1};  // the turn, and so the place of the rank
-      op.accesses.push_back({all, Role::all_parts, Use::read, {}});
+      op.accesses = {{all, Role::all_parts, Use::read, {}}};
       for (uint32_t piece = 0; piece < export_pieces(layout, unit); ++piece) {
         gather.round = op.round = piece;
         segment.ops.push_back(gather);

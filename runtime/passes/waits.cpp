@@ -24,9 +24,10 @@ class Bounds {
         only_gathers_(std::none_of(program.ops.begin(), program.ops.end(), works)) {}
 
   void add() {
+    const uint32_t most = checked_turns(set_, program_);
     for (const Segment& segment : program_.segments) {
       std::vector<int64_t> before;
-      for (uint32_t turn = 0; turn < segment.repeat; ++turn) {
+      for (uint32_t turn = 0; turn < std::min(most, segment.repeat); ++turn) {
         for (OpId id = segment.first; id < segment.first + segment.count; ++id) add(id);
         // A turn that leaves what the one before left adds what the next one does.
         std::vector<int64_t> left = on_the_way();
@@ -51,7 +52,7 @@ class Bounds {
     int64_t elements;
     bool overlaps;  // may go on beside the one behind it
   };
-  // All that the next op's waits depend on, with what has been computed and worked so far as zero.
+  // Lists all that the next op's waits depend on, counted from what has been computed and worked so far.
   std::vector<int64_t> on_the_way() const {
     std::vector<int64_t> all{last_ ? int64_t{*last_} : -1};
     const auto add = [&](const std::vector<Sent>& sent, size_t now) {

@@ -8,8 +8,8 @@
 
 namespace zrt::runtime {
 
-// Bytes that a rank, the first one, receives in one execution of an op that communicates. Where tokens choose their
-// experts and none is dropped, the most that it may receive.
+// Returns the bytes that a rank, the first one, receives in one execution of an op that communicates. Where tokens
+// choose their experts and none is dropped, the most that it may receive.
 uint64_t received_bytes(const ProgramSet& set, const Op& op, const Layout& layout);
 // Bytes that a rank, the first one, receives in one run of the program, by kind of op. Its counters find the same.
 using CommBytes = std::map<OpKind, uint64_t>;

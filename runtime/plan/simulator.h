@@ -25,7 +25,7 @@ struct Simulation {
   std::vector<SimulatedOp> timeline;  // in program order; when asked for
 };
 
-// What of a step is asked for: seconds alone may show sooner.
+// A caller asks for so much of a step: seconds alone may show sooner.
 enum class Wanted { seconds, all, timeline };
 
 // Unless a timeline is kept, turns of a program that take as long as those before are not run but counted, so that a

@@ -1,5 +1,5 @@
-// Pieces in which ranks that have slices of the same tensors tell each other of a unit for an export: all of it on
-// every rank would need more memory than a step does.
+// Ranks that have slices of the same tensors tell each other of a unit in pieces for an export: all of it on every rank
+// would need more memory than a step does.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,11 +12,15 @@ struct UnitPiece {
   int64_t begin, count;  // elements of a rank's unit
 };
 
-// Elements of a piece of all ranks together, at most.
-inline constexpr int64_t most_exported = int64_t{4} << 20;
+// All ranks together have at least so many elements of a piece, where the unit has.
+inline constexpr int64_t fewest_exported = int64_t{4} << 20;
 
+// A piece of all ranks together is a quarter of the unit of one: a step needs more beside the unit, and a program has
+// not many more ops for it.
 inline int64_t elements_of_piece(const Layout& layout, const optimizer::Unit& unit) {
-  return std::min(unit.elements, std::max<int64_t>(1, most_exported / layout.mesh.degree(unit.slice_axes())));
+  const int64_t whole = std::max(fewest_exported, unit.elements / 4), ranks = layout.mesh.degree(unit.slice_axes());
+  constexpr int64_t step = optimizer::unit_alignment;
+  return std::min(unit.elements, (whole / ranks + step - 1) / step * step);
 }
 inline uint32_t export_pieces(const Layout& layout, const optimizer::Unit& unit) {
   const int64_t most = elements_of_piece(layout, unit);

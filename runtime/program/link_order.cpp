@@ -50,8 +50,8 @@ class UnitClock {
     uint64_t when;
     Work work;
   };
-  // A number in the order of time; messages in front of works that begin then; among messages forward ones first, by
-  // chunk, of which a model has fewer than 2^12, and microbatch (runtime/plan/setup.cpp, check_sizes).
+  // Returns a number in the order of time; messages in front of works that begin then; among messages forward ones
+  // first, by chunk, of which a model has fewer than 2^12, and microbatch (runtime/plan/setup.cpp, check_sizes).
   static uint64_t when(int32_t time, bool work, bool back = false, int32_t chunk = 0, int32_t microbatch = 0) {
     uint64_t number = static_cast<uint64_t>(time) * 4 + (work ? 2 : 0) + (back ? 1 : 0);
     number = number << 12 | static_cast<uint64_t>(chunk);
@@ -138,8 +138,8 @@ std::vector<Work> link_order(const Schedule& schedule, int32_t stage) {
   static std::pair<int32_t, std::vector<Work>> last_list;  // of a stage
   const std::lock_guard lock(mutex);
   const bool known = last && last->schedule() == schedule;
-  if (!known) last = std::make_shared<const UnitClock>(schedule);
-  if (!known || last_list.first != stage || last_list.second.empty()) last_list = {stage, last->with_messages(stage)};
+  if (!known) last_list = {}, last = std::make_shared<const UnitClock>(schedule);
+  if (last_list.first != stage || last_list.second.empty()) last_list = {stage, last->with_messages(stage)};
   return last_list.second;
 }
 

@@ -50,7 +50,7 @@ enum class Role : uint8_t {
   sums,   // what ranks share of an optimizer's sums
   work,   // an optimizer's work buffer
   full_state,
-  all_parts,  // of a unit, of all ranks that share the work of its blocks
+  all_parts,  // of a piece of a unit, of all ranks that share the work of its blocks
   partial,    // between the two levels of a collective: the shards of all groups for one member of them
   snapshot,
   staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
@@ -146,7 +146,7 @@ struct Op {
   uint8_t port = 0;                                          // of an exchange: which of the block's …
   models::Collective collective = models::Collective::none;  // … and what completes it
   Index microbatch;                                          // within the step
-  uint32_t round = 0;                                        // of an optimizer's sums
+  uint32_t round = 0;                                        // of an optimizer's sums; the piece of an export's unit
   // Of what is refined: which of the ranks that hold a unit has the first one; the next one has the second.
   uint32_t first_owner = 0;
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,

@@ -16,7 +16,8 @@ double bytes_of(const search::Found& found) {
   return static_cast<double>(found.peaks[static_cast<size_t>(core::Tier::device)]);
 }
 
-// Points that are alone: between two of them is one that is not drawn.
+// Draws each way as a point, and the fastest with so much memory as stairs. A point that is not drawn lies between two
+// ways.
 std::string frontier(const search::Result& result) {
   std::vector<const search::Found*> ways;
   for (const search::Found& found : result.found) ways.push_back(&found);
@@ -26,12 +27,12 @@ std::string frontier(const search::Result& result) {
   figure.x_name = "bytes of the device", figure.y_name = "seconds of a step";
   figure.x_unit = draw::Unit::bytes, figure.y_unit = draw::Unit::seconds;
   draw::FigureLine each{"a way that fits", {}, {}, {}}, least{"the fastest with so much memory", {}, {}, {}};
-  double fastest = HUGE_VAL;
+  double fastest = std::nan("");
   for (const search::Found* way : ways) {
-    fastest = std::min(fastest, way->seconds);
     for (const double seconds : {way->seconds, std::nan("")}) {
       figure.x.push_back(bytes_of(*way));
       each.y.push_back(seconds), least.y.push_back(fastest);
+      fastest = std::fmin(fastest, way->seconds);
     }
   }
   figure.lines = {std::move(each), std::move(least)};
@@ -70,6 +71,8 @@ std::string search_page(const search::Result& result, const search::Task& task, 
   parts.push_back(paragraph(fmt::format("{} ways are legal, {} of them compiled, {} fit.", result.considered,
                                         result.compiled, result.found.size())));
   if (!result.found.empty()) {
+    if (result.offloads)
+      parts.push_back(paragraph("States and activations leave the device: with all of them there none fits."));
     parts.push_back(frontier(result));
     parts.push_back(ways_table(result, task, cluster, price));
     std::string first = command;

@@ -116,6 +116,14 @@ std::optional<Estimate> Estimator::of(const Choice& choice) {
 
   // The cut by time evens out stages, but not within a layer.
   double turn = std::max(layers * block->seconds.layer, block->seconds.of(layers_) / stages);
+  // Experts are spread over the ranks that have others each, and their states are shared by fewer.
+  const auto& alone = this->states({choice.tensor, 1});
+  if (!alone) return std::nullopt;
+  const auto of_experts = [&](const PerLayer& one, const PerLayer& spread) {
+    const double less = choice.expert - 1.0;  // times the part of a rank
+    return choice.expert > 1 ? PerLayer{(one.layer - spread.layer) / less, (one.rest - spread.rest) / less}
+                             : PerLayer{};
+  };
   const double weights = layers * states->weights.layer + ends * states->weights.rest;
   const double gather = seconds_among_data(weights, choice, false), sum = seconds_among_data(weights, choice, true);
   // Each microbatch gathers for its forward and its backward, and sums. Some of that is seen even where computation is
@@ -133,11 +141,14 @@ std::optional<Estimate> Estimator::of(const Choice& choice) {
   // The first stage has most microbatches on their way.
   double alive = std::min(stages, microbatches);
   if (choice.chunks > 1) alive = std::min(microbatches, stages * (1 + (stages - 1) / (stages * choice.chunks)));
-  const auto kept = [&](const PerLayer& bytes, Extent extent) {
-    return (layers * bytes.layer + ends * bytes.rest) / (sharded(extent) ? data : 1);
+  const auto kept = [&](PerLayer States::*kind, Extent extent) {
+    const PerLayer &bytes = (*states).*kind, experts = of_experts((*alone).*kind, bytes);
+    const auto held = [&](const PerLayer& part) { return layers * part.layer + ends * part.rest; };
+    if (!sharded(extent)) return held(bytes);
+    return (held(bytes) - held(experts)) / data + held(experts) / (data / choice.expert);
   };
-  estimate.device_bytes = kept(states->weights, zero.weights) + kept(states->grads, zero.grads) +
-                          kept(states->optimizer, zero.states) + alive * layers * block->transient.layer +
+  estimate.device_bytes = kept(&States::weights, zero.weights) + kept(&States::grads, zero.grads) +
+                          kept(&States::optimizer, zero.states) + alive * layers * block->transient.layer +
                           block->transient.rest;
   return estimate;
 }

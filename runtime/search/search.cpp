@@ -28,18 +28,22 @@ constexpr size_t most_placed = 8;
 struct Judged {
   TierBytes peaks{};
   bool fits = false;
+  bool moves = false;  // states or activations leave the device
   double seconds = 0, busy = 0, comm = 0, io = 0;
 };
 
-// With `offloads` states and activations may leave the device, as they do in a plan.
+// States and activations may leave the device with `offloads`, as they do in a plan.
 Judged judge(const Config& config, const Cluster& cluster, bool offloads) {
   const models::Model model = config.model.make();
   FitRequest request{training_phases(config, "init"), {}, {}, {}, true, false};
-  if (offloads) request.limits = request.distance_limits = memory_limits(config, &cluster);
+  if (offloads)
+    request.limits = memory_limits(config, &cluster), request.distance_limits = memory_limits(config, nullptr);
   const std::vector<Compiled> stages = fit(config, make_layouts(config, model), request).stages;
   Judged judged;
   judged.peaks = peak_bytes(stages);
   judged.fits = memory_limits(config, &cluster).hold(judged.peaks);
+  judged.moves =
+      std::any_of(stages.begin(), stages.end(), [](const Compiled& stage) { return stage.layout.placement.moves(); });
   for (const Simulation& stage : simulate_step(stages, cluster)) {
     judged.seconds = std::max(judged.seconds, stage.seconds);
     if (stage.busy_seconds.front() <= judged.busy) continue;
@@ -59,13 +63,14 @@ Judged continued(const Judged& first, int64_t from, const Judged& second, int64_
   return judged;
 }
 
-// Judges a choice by steps of few microbatches where it has many.
+// Judges a choice by steps of few microbatches where it has many; not where a placement is sought, which depends on
+// them.
 Judged judge(const Task& task, const Choice& choice, const Cluster& cluster, bool offloads) {
   const int64_t microbatches = choice.microbatches(task), turn = std::max(2, choice.pipeline);
   const auto of = [&](int64_t count) {
     return judge(with_choice(task, choice, count * choice.micro * choice.data(task)), cluster, offloads);
   };
-  if (microbatches <= 4 * turn) return of(microbatches);
+  if (offloads || microbatches <= 4 * turn) return of(microbatches);
   return continued(of(2 * turn), 2 * turn, of(3 * turn), 3 * turn, microbatches);
 }
 
@@ -112,6 +117,7 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
         ++compiled;
         if (!judged.fits) continue;
         if (best == 0 || judged.seconds < best) best = judged.seconds;
+        result.offloads = result.offloads || (offloads && judged.moves);
         result.found.push_back({choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
       } catch (const core::ConfigError& error) {
         if (result.refused.empty()) result.refused = error.what();
@@ -120,12 +126,12 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
     result.compiled += compiled;
   };
   compile_best(on_device, false);
-  const bool offloads = result.found.empty() && task.config.memory.open_placement;
-  if (offloads) {
+  result.placed = result.found.empty() && task.config.memory.open_placement;
+  if (result.placed) {
     on_device.insert(on_device.end(), elsewhere.begin(), elsewhere.end());
     compile_best(on_device, true);
   }
-  result.offloads = offloads && !result.found.empty();
+
   std::stable_sort(result.found.begin(), result.found.end(),
                    [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
   return result;

@@ -29,7 +29,8 @@ struct Result {
   std::vector<Found> found;  // that fit, the fastest first
   size_t considered = 0;     // choices that are legal
   size_t compiled = 0;
-  bool offloads = false;  // none fits with all states on the device: these have some elsewhere
+  bool placed = false;    // none of those that were compiled fits with all states on the device: others were tried
+  bool offloads = false;  // … and states or activations of some that fit are elsewhere
   std::string refused;    // why the first choice was refused, where all were
 };
 

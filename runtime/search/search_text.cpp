@@ -42,7 +42,7 @@ std::string search_text(const Result& result, const Task& task, const Cluster& c
   for (const auto& [key, value] : task.fixed) text += fmt::format("  {} = {}, as the command line says\n", key, value);
   const bool experts = task.experts > 0;
   if (result.found.empty()) {
-    text += "None of them fits, with states on the host either.";
+    text += result.placed ? "None of them fits, with states on the host either." : "None of them fits the device tier.";
     if (!result.refused.empty()) text += " Of those that were refused: " + result.refused;
     return text + " `zrt plan` without --search says what one lacks.\n";
   }

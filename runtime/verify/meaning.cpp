@@ -54,6 +54,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
       content.role = access.role;
     }
   });
+  activations.end();
   weights.end();
   grads.end();
   gathered.end();

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "runtime/ops/spec.h"
+#include "runtime/program/export_piece.h"
+#include "runtime/verify/fault.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
 
-void ActivationRule::read() const {
+void ActivationRule::read() {
   const Op& op = walk_.op();
   const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
   const OpKind forward = training ? OpKind::forward : op.kind;
@@ -122,15 +124,32 @@ void ActivationRule::require_held(const Access& access) const {
   walk_.fail(access, fmt::format("{} wrote it, of other parts", walk_.name(begun ? content.changed : content.made)));
 }
 
-void ActivationRule::require_parts(const Access& access) const {
+// An export tells all pieces of a unit in their order, each as the ranks have just brought it together.
+void ActivationRule::require_parts(const Access& access) {
   const Execution made = walk_.at(access).made;
   const Op& maker = walk_.program.ops[made.op];
   // Ranks with other tensors tell of theirs in turns.
   const bool spread = walk_.layout.units.units[walk_.op().units.at(0)].spread();
   const bool now = (!spread || made.turn == walk_.now.turn) && maker.round == walk_.op().round;
+  const uint32_t unit = walk_.op().units.at(0), pieces = export_pieces(walk_.layout, walk_.layout.units.units[unit]);
+  uint32_t& next = pieces_[unit];
+  if (walk_.op().round != next) {
+    walk_.fail(access, fmt::format("tells piece {} of '{}', of which {} comes next", walk_.op().round,
+                                   walk_.unit_name(unit), next));
+  }
+  next = (next + 1) % pieces;
   if (maker.kind == OpKind::gather_parts && maker.units == walk_.op().units && now) return;
   walk_.fail(access, fmt::format("{} wrote it, which gathered no parts of '{}'", walk_.name(made),
                                  walk_.unit_name(walk_.op().units.at(0))));
+}
+
+void ActivationRule::end() const {
+  for (const auto& [unit, next] : pieces_) {
+    if (next == 0) continue;
+    throw Fault({&walk_.program, {}, no_buffer, unit},
+                fmt::format("program '{}' is not safe: it leaves out piece {} of '{}'", walk_.program.phase, next,
+                            walk_.unit_name(unit)));
+  }
 }
 
 // A run of parts made it for this microbatch, and where ranks share the work of the block they have exchanged it since,

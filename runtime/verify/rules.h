@@ -1,6 +1,8 @@
 // The rules of what an op may read, each for one kind of contents. A rule is told of every execution in program order:
 // `read` before anything is written, `write` after all rules have read.
 #pragma once
+#include <map>
+
 #include "runtime/verify/contents.h"
 #include "runtime/verify/families.h"
 
@@ -10,12 +12,13 @@ namespace zrt::runtime::verification {
 class ActivationRule {
  public:
   explicit ActivationRule(Walk& walk) : walk_(walk) {}
-  void read() const;
+  void read();
+  void end() const;
 
  private:
   void require_ahead(const Access& access) const;
   void require_port(const Access& access) const;
-  void require_parts(const Access& access) const;
+  void require_parts(const Access& access);
   void require_held(const Access& access) const;
   void require_holding(const Op& op) const;
   void require_group(const Op& op, Axes axes = Axis::tensor) const;
@@ -23,6 +26,7 @@ class ActivationRule {
   void require_emptied(const Access& access) const;
   void require_made(const Access& access, OpKind kind, uint32_t block, Role role) const;
   Walk& walk_;
+  std::map<uint32_t, uint32_t> pieces_;  // by unit: an export tells this one next; 0 behind the last
 };
 
 // A block reads whole weights of its units as they are after the last update; so does an export. A whole copy that an

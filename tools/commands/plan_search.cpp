@@ -45,11 +45,11 @@ int search_command(const po::variables_map& values) {
       });
   if (shown) std::cerr << "\r\033[K";
   const std::string command = fmt::format("zrt train {} --ranks {}", file, task.ranks);
+  std::cout << (values.count("json") ? search_json(result, task, cluster, price) + "\n"
+                                     : search_text(result, task, cluster, price, command));
   if (values.count("draw")) {
     runtime::write_file(values["draw"].as<std::string>(), runtime::search_page(result, task, cluster, price, command));
   }
-  std::cout << (values.count("json") ? search_json(result, task, cluster, price) + "\n"
-                                     : search_text(result, task, cluster, price, command));
   return result.found.empty() ? 1 : 0;
 }
 

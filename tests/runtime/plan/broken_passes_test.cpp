@@ -15,7 +15,7 @@ using namespace zrt::runtime;
 
 namespace {
 
-// What a pass of this file does to drafts behind those of a name; empty: it does not apply.
+// Changes a draft behind the pass of a name; empty: it does not apply.
 using Break = std::function<void(Draft& draft, Compilation& compilation)>;
 Break behind_zero, behind_offload, behind_waits;
 
@@ -73,7 +73,7 @@ Plan planned() {
   return make_plan(config, config.model.make(), {"init", "step"}, find_cluster("dgx-a100"));
 }
 
-// What the planner reads of a step: bytes that ranks receive, bytes that move between tiers, and seconds.
+// The planner reads these of a step: bytes that ranks receive, bytes that move between tiers, and seconds.
 struct Figures {
   std::vector<CommBytes> received;
   std::vector<uint64_t> moved;

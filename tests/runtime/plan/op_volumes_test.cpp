@@ -1,4 +1,4 @@
-// What the planner says that each op receives, against what the communicators of a run have counted, op by op.
+// The planner says what each op receives; communicators of a run count it. The two are compared op by op.
 #include "catch.h"
 #include "models/model.h"
 #include "runtime/plan/comm_bytes.h"

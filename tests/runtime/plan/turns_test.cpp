@@ -41,7 +41,7 @@ TEST_CASE("a step of many microbatches takes as long by some of its turns as by 
       REQUIRE(some.size() == all.size());
       for (size_t s = 0; s < all.size(); ++s) {
         CHECK(some[s].seconds == Approx(all[s].seconds).epsilon(2e-5));
-        // What lanes do and wait for shifts among stages.
+        // Lanes of one stage may do or wait for what those of another did.
         const double margin = 1e-2 * all[s].seconds;
         CHECK(some[s].exposed_comm_seconds == Approx(all[s].exposed_comm_seconds).epsilon(0).margin(margin));
         CHECK(some[s].exposed_io_seconds == Approx(all[s].exposed_io_seconds).epsilon(0).margin(margin));
