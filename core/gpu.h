@@ -15,6 +15,7 @@ struct GpuInfo {
 GpuInfo gpu_info(int number);
 std::string gpu_name(int number);
 uint64_t free_gpu_bytes(int number);
+uint64_t total_gpu_bytes(int number);  // as CUDA has them, used or not
 
 int current_gpu();  // of the calling thread
 // As long as it lives the calling thread allocates and makes streams on GPU `number`. A new thread works with GPU 0.

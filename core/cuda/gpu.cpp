@@ -135,6 +135,11 @@ uint64_t free_gpu_bytes(int number) {
   return cuda::memory().free;
 }
 
+uint64_t total_gpu_bytes(int number) {
+  const OnGpu here(number);
+  return cuda::memory().total;
+}
+
 OnGpu::OnGpu(int number) : before_(current_gpu()) {
   if (number != before_) ZRT_CUDA(cudaSetDevice(number));
 }

@@ -17,6 +17,9 @@ std::string gpu_name(int) {
 uint64_t free_gpu_bytes(int) {
   throw Error(cuda::not_built);
 }
+uint64_t total_gpu_bytes(int) {
+  throw Error(cuda::not_built);
+}
 int current_gpu() {
   return 0;
 }

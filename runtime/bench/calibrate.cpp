@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/gpu.h"
 #include "core/isa.h"
 
 namespace zrt::runtime {
@@ -59,14 +60,38 @@ Json compute_json(const Sheet& sheet, const MeasuredCompute& measured, double su
       {"sum_bytes_per_second", sheet.figure(sum_rate, "large reduce-scatters less what gathers cost")}};
 }
 
+// The memory of the GPU that has least, and what a process takes of it: before it does anything, and for kernels and
+// libraries once it has computed.
+struct GpuMemory {
+  uint64_t bytes = UINT64_MAX, context = 0, modules = 0;
+};
+GpuMemory gpu_memory(const std::vector<int>& gpus) {
+  GpuMemory memory;
+  for (const int gpu : gpus) {
+    memory.bytes = std::min(memory.bytes, core::total_gpu_bytes(gpu));
+    memory.context = std::max(memory.context, core::total_gpu_bytes(gpu) - core::free_gpu_bytes(gpu));
+  }
+  return memory;
+}
+
+Json device_json(const Sheet& sheet, const GpuMemory& memory) {
+  return {{"device_bytes", sheet.whole(memory.bytes, "CUDA, of the GPU that has least")},
+          {"reserved_bytes",
+           {{"context", sheet.whole(memory.context, "CUDA, in use before anything was computed")},
+            {"modules", sheet.whole(memory.modules, "CUDA, in use beside that once all had been measured")}}}};
+}
+
 }  // namespace
 
-std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
-                      const Progress& progress) {
-  Rig rig(transport, threads, effort, progress);
-  const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}, at {}",
-                                rig.world(), threads, threads == 1 ? "" : "s", transport.name(),
-                                core::isa_name(core::best_isa())));
+std::string calibrate(comm::Transport& transport, const Calibration& what, const Progress& progress) {
+  const Effort& effort = what.effort;
+  const std::string& folder = what.folder;
+  Rig rig(transport, what.device, what.share_gpu, what.threads, effort, progress);
+  GpuMemory gpu = gpu_memory(rig.gpus());
+  const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}, {}",
+                                rig.world(), what.threads, what.threads == 1 ? "" : "s", transport.name(),
+                                rig.on_gpu() ? "on " + core::device_description(what.device)
+                                             : fmt::format("at {}", core::isa_name(core::best_isa()))));
   const MeasuredLanes lanes = measure_lanes(rig);
   Json compute;
   for (const core::DType type : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
@@ -74,21 +99,30 @@ std::string calibrate(comm::Transport& transport, int threads, const Effort& eff
         compute_json(sheet, measure_compute(rig, type), lanes.sum_bytes_per_second[static_cast<size_t>(type)]);
   }
   const MeasuredTiers tiers = measure_tiers(rig, folder);
+  if (rig.on_gpu()) {
+    const uint64_t used = gpu_memory(rig.gpus()).context;
+    gpu.modules = used - std::min(used, gpu.context);
+  }
 
   const auto ranks = static_cast<uint64_t>(rig.on_host());
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Json file;
   file["ranks_per_host"] = sheet.whole(ranks, calibration_mark);
   file["compute"] = compute;
-  file["memory"] = {
-      {"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")},
-      {"host_bytes", sheet.whole(memory, "this machine's memory")},
-      {"nvme_bytes", sheet.whole(fs::space(folder).available, "free space beside this file")},
-      {"bytes_per_second", sheet.figure(lanes.update_bytes_per_second,
-                                        fmt::format("AdamW of {} parameters per rank; STREAM's triad, reads of what it "
-                                                    "writes included, ran at {:.4g}",
-                                                    effort.parameters, lanes.triad_bytes_per_second))}};
-  file["op_seconds"] = sheet.figure(lanes.op_seconds, "empty ops on two lanes that wait for each other every other op");
+  file["memory"] =
+      rig.on_gpu() ? device_json(sheet, gpu)
+                   : Json{{"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")}};
+  file["memory"]["host_bytes"] = sheet.whole(memory, "this machine's memory");
+  file["memory"]["nvme_bytes"] = sheet.whole(fs::space(folder).available, "free space beside this file");
+  const std::string beside = rig.on_gpu()
+                                 ? fmt::format("copies ran at {:.4g}", 2 * lanes.copy_bytes_per_second)
+                                 : fmt::format("STREAM's triad, reads of what it writes included, ran at {:.4g}",
+                                               lanes.triad_bytes_per_second);
+  file["memory"]["bytes_per_second"] = sheet.figure(
+      lanes.update_bytes_per_second, fmt::format("AdamW of {} parameters per rank; {}", effort.parameters, beside));
+  file["op_seconds"] =
+      sheet.figure(lanes.op_seconds, fmt::format("{} on two lanes that wait for each other every other op",
+                                                 rig.on_gpu() ? "kernels that fill a byte" : "empty ops"));
   file["inside_host"] = sheet.link(lanes.inside.value_or(Link{0, lanes.copy_bytes_per_second}),
                                    lanes.inside ? "" : ": none possible with one rank per machine, so copies");
   if (lanes.between) {
@@ -97,9 +131,11 @@ std::string calibrate(comm::Transport& transport, int threads, const Effort& eff
   }
   file["overlap"]["inside_host"] = sheet.overlap(lanes.overlap_inside, "comm", "gathers");
   if (lanes.between) file["overlap"]["between_hosts"] = sheet.overlap(lanes.overlap_between, "comm", "gathers");
-  file["overlap"]["host_lane"] = sheet.overlap(tiers.beside_host, "host", "AdamW");
+  if (!rig.on_gpu()) file["overlap"]["host_lane"] = sheet.overlap(tiers.beside_host, "host", "AdamW");
   file["host_link"] = {{"latency_seconds", sheet.figure(lanes.op_seconds, "see op_seconds")},
-                       {"bytes_per_second", sheet.figure(lanes.copy_bytes_per_second, "large copies")}};
+                       {"bytes_per_second",
+                        sheet.figure(lanes.link_bytes_per_second,
+                                     rig.on_gpu() ? "large copies in the slower direction, pinned" : "large copies")}};
   const std::string files = fmt::format(", a file per rank past the page cache, in {}", folder);
   file["disk"] = {{"latency_seconds", sheet.figure(tiers.disk.latency_seconds, "reads of 4 KiB" + files)},
                   {"bytes_per_second", sheet.figure(tiers.disk.bytes_per_second, "writes of all ranks" + files)},

@@ -33,11 +33,16 @@ uint64_t matrix_bytes(int64_t rows, int64_t columns, DType type) {
   return (static_cast<uint64_t>(rows * columns) * core::dtype_size(type) + 63) / 64 * 64;
 }
 
+// Asks for sizes as a rank's thread would.
+void look_up(Rig& rig, const std::function<void()>& ask) {
+  time_ranks(1, rig.threads(), [&](int) { rig.at(0, 0, ask); });
+}
+
 double gemm_seconds(Rig& rig, const GemmSpec& spec) {
   const uint64_t a = matrix_bytes(spec.M, spec.K, spec.a), b = matrix_bytes(spec.K, spec.N, spec.b),
                  c = matrix_bytes(spec.M, spec.N, spec.c);
   uint64_t workspace = 0;
-  time_ranks(1, rig.threads(), [&](int) { workspace = models::find_gemm(spec).workspace_bytes(); });
+  look_up(rig, [&] { workspace = models::find_gemm(spec).workspace_bytes(); });
   Buffers buffers(rig, a + b + c + workspace);
   return rig.seconds([&](int rank) {
     models::find_gemm(spec).run(buffers.at(rank), buffers.at(rank, a), buffers.at(rank, a + b), nullptr,
@@ -48,7 +53,7 @@ double gemm_seconds(Rig& rig, const GemmSpec& spec) {
 // FLOP/s of the products between `width` and three times as much, as in a transformer's layer, forwards and for both
 // gradients.
 double gemm_rate(Rig& rig, DType type, int64_t width) {
-  const int64_t rows = 1024, wide = 3 * width;
+  const int64_t rows = rig.effort().rows, wide = 3 * width;
   double seconds = 0;
   for (const auto& [in, out] : {std::pair{width, wide}, std::pair{wide, width}}) {
     const GemmSpec forward{rows, out, in, false, false, in, out, out, type, type, type};
@@ -61,11 +66,11 @@ double gemm_rate(Rig& rig, DType type, int64_t width) {
 
 // FLOP/s forwards and backwards, counted as in ComputeRates.
 std::array<double, 2> attention_rates(Rig& rig, DType type, int64_t T) {
-  const models::AttentionShape shape{std::max<int64_t>(1, 1024 / T), T, 6, 6, 64, type};
+  const models::AttentionShape shape{std::max<int64_t>(1, rig.effort().rows / T), T, 6, 6, 64, type};
   const uint64_t qkv = matrix_bytes(shape.B * T, shape.row(), type), out = matrix_bytes(shape.B * T, shape.C(), type),
                  lse = matrix_bytes(shape.B * T, shape.heads, DType::f32);
   uint64_t workspace = 0;
-  time_ranks(1, rig.threads(), [&](int) {
+  look_up(rig, [&] {
     workspace = std::max(models::attention_forward_workspace(shape), models::attention_backward_workspace(shape));
   });
   Buffers buffers(rig, 2 * qkv + 2 * out + lse + workspace);
@@ -87,16 +92,22 @@ std::array<double, 2> attention_rates(Rig& rig, DType type, int64_t T) {
 
 // The passes of a GPT-2 layer of width C forwards and backwards: norms, GELU, residual sums and sums of biases.
 double pass_rate(Rig& rig, DType type) {
-  constexpr int64_t rows = 1024, C = 768;
+  constexpr int64_t C = 768;
+  const int64_t rows = rig.effort().rows;
   const uint64_t row = matrix_bytes(rows, C, type), statistics = matrix_bytes(rows, 2, DType::f32),
                  params = matrix_bytes(4, C, DType::f32);
-  Buffers buffers(rig, 12 * row + statistics + 2 * params);
+  uint64_t workspace = 0;
+  look_up(rig, [&] {
+    workspace = std::max(models::norm_backward_workspace(models::NormKind::layer, rows, C),
+                         models::bias_gradient_workspace(rows, 4 * C));
+  });
+  Buffers buffers(rig, 12 * row + statistics + 2 * params + workspace);
   const double seconds = rig.seconds([&](int rank) {
     std::byte *narrow = buffers.at(rank), *other = narrow + row, *third = other + row, *fourth = third + row,
               *wide = fourth + row, *activated = wide + 4 * row;
     auto* mean = reinterpret_cast<float*>(activated + 4 * row);
     float* deviation = mean + rows;
-    std::byte *weights = activated + 4 * row + statistics, *grads = weights + params;
+    std::byte *weights = activated + 4 * row + statistics, *grads = weights + params, *work = grads + params;
     const models::GradTarget grad{grads, type, false};
     for (int i = 0; i < 2; ++i) {
       models::norm(models::NormKind::layer, type, narrow, weights, weights, other, mean, deviation, 1e-5f, {rows, C});
@@ -107,11 +118,11 @@ double pass_rate(Rig& rig, DType type) {
     for (int i = 0; i < 2; ++i) {
       models::norm(models::NormKind::layer, type, narrow, weights, weights, other, nullptr, nullptr, 1e-5f, {rows, C});
       models::norm_backward(models::NormKind::layer, type, narrow, weights, other, mean, deviation, third, fourth, grad,
-                            grad, {rows, C}, nullptr);
-      models::bias_gradient(type, narrow, rows, C, C, grad, nullptr);
+                            grad, {rows, C}, work);
+      models::bias_gradient(type, narrow, rows, C, C, grad, work);
     }
-    models::bias_gradient(type, wide, rows, 4 * C, 4 * C, grad, nullptr);
-    models::bias_gradient(type, activated, rows, 3 * C, 3 * C, grad, nullptr);
+    models::bias_gradient(type, wide, rows, 4 * C, 4 * C, grad, work);
+    models::bias_gradient(type, activated, rows, 3 * C, 3 * C, grad, work);
   });
   // As block_cost() counts them: what enters and leaves the four products and the block, three times.
   return 3 * 18 * static_cast<double>(row) / seconds;

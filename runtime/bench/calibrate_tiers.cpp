@@ -46,7 +46,7 @@ void measure_disk(Rig& rig, const fs::path& folder, MeasuredTiers& measured) {
   std::vector<std::unique_ptr<core::Arena>> arenas;
   std::vector<std::unique_ptr<offload::BlockFile>> files;
   for (int rank = 0; rank < rig.local(); ++rank) {
-    arenas.push_back(rig.arena(rank, extent));
+    arenas.push_back(rig.arena(rank, extent, core::Tier::host));
     offload::BlockFileOptions options;
     options.folder = scratch.path, options.rank = rank, options.bytes = small + offload::block_alignment;
     files.push_back(std::make_unique<offload::BlockFile>(options));
@@ -57,18 +57,26 @@ void measure_disk(Rig& rig, const fs::path& folder, MeasuredTiers& measured) {
       transfer(*files[static_cast<size_t>(rank)], i * extent, arenas[static_cast<size_t>(rank)]->data(), extent);
     }
   };
+  constexpr Rig::Way on_host{.on_host = true};
   rig.tell("disk: latency");
-  const double latency = rig.seconds([&](int rank) {
-    files[static_cast<size_t>(rank)]->read(small, arenas[static_cast<size_t>(rank)]->data(), offload::block_alignment);
-  });
+  const double latency = rig.seconds(
+      [&](int rank) {
+        files[static_cast<size_t>(rank)]->read(small, arenas[static_cast<size_t>(rank)]->data(),
+                                               offload::block_alignment);
+      },
+      on_host);
   rig.tell("disk: writes");
-  const double write = rig.seconds([&](int rank) {
-    each(rank, [](auto& file, uint64_t at, std::byte* data, uint64_t bytes) { file.write(at, data, bytes); });
-  });
+  const double write = rig.seconds(
+      [&](int rank) {
+        each(rank, [](auto& file, uint64_t at, std::byte* data, uint64_t bytes) { file.write(at, data, bytes); });
+      },
+      on_host);
   rig.tell("disk: reads");
-  const double read = rig.seconds([&](int rank) {
-    each(rank, [](auto& file, uint64_t at, std::byte* data, uint64_t bytes) { file.read(at, data, bytes); });
-  });
+  const double read = rig.seconds(
+      [&](int rank) {
+        each(rank, [](auto& file, uint64_t at, std::byte* data, uint64_t bytes) { file.read(at, data, bytes); });
+      },
+      on_host);
   const double bytes = static_cast<double>(small) * rig.on_host();
   measured.disk = {latency, rate_of(write, latency, extents, bytes)};
   measured.disk_read_bytes_per_second = rate_of(read, latency, extents, bytes);
@@ -79,7 +87,7 @@ void measure_host_lane(Rig& rig, MeasuredTiers& measured) {
   const int64_t parameters = rig.effort().parameters / 4;
   std::vector<std::unique_ptr<core::Arena>> arenas;
   for (int rank = 0; rank < rig.local(); ++rank) {
-    arenas.push_back(rig.arena(rank, 16 * static_cast<uint64_t>(parameters)));
+    arenas.push_back(rig.arena(rank, 16 * static_cast<uint64_t>(parameters), core::Tier::host));
   }
   measured.beside_host = measure_overlap(
       rig,
@@ -90,14 +98,14 @@ void measure_host_lane(Rig& rig, MeasuredTiers& measured) {
                                master + parameters, master + 2 * parameters, grad, DType::bf16, grad + 2 * parameters,
                                DType::bf16);
       },
-      false, rig.threads());
+      {.on_host = true}, rig.threads());
 }
 
 }  // namespace
 
 MeasuredTiers measure_tiers(Rig& rig, const std::string& folder) {
   MeasuredTiers measured;
-  measure_host_lane(rig, measured);
+  if (!rig.on_gpu()) measure_host_lane(rig, measured);  // an update there takes nothing from a GPU
   measure_disk(rig, folder, measured);
   return measured;
 }

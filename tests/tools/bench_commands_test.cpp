@@ -34,6 +34,33 @@ TEST_CASE("A calibration writes a cluster, with which a step is predicted and me
         Approx(json["predicted_seconds"].get<double>() / json["measured_seconds"]["median"].get<double>() - 1));
 }
 
+TEST_CASE("A calibration of a GPU measures it and what lies behind it, or says that there is none") {
+  const Folder folder("calibrate_gpu");
+  const std::string cluster = folder / "gpu.json";
+  const Result calibrated = run_zrt("bench calibrate --quick --device cuda --ranks 1 --out " + cluster);
+  INFO(calibrated.text);
+  if (ZRT_EMULATED) REQUIRE(calibrated.code == 0);
+  if (calibrated.code != 0) {
+    CHECK(calibrated.code == 2);
+    CHECK(calibrated.text.find("--device cuda") != std::string::npos);
+    CHECK(!std::filesystem::exists(cluster));
+    return;
+  }
+  const auto measured = read_json(cluster);
+  CHECK(measured["memory"]["device_bytes"]["source"].get<std::string>().find("CUDA") != std::string::npos);
+  CHECK(measured["memory"]["reserved_bytes"].contains("context"));
+  CHECK(measured["host_link"]["bytes_per_second"]["source"].get<std::string>().find("pinned") != std::string::npos);
+  CHECK(measured["compute"]["bf16"]["peak_flops_per_second"]["value"] > 0);
+  CHECK(!measured["overlap"].contains("host_lane"));  // an update on the host takes nothing from a GPU
+  folder.write("config.json",
+               R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "model": {"preset": "gpt2-tiny"},
+                   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}})");
+  const Result planned = run_zrt("plan " + (folder / "config.json") + " --cluster " + cluster + " --json");
+  INFO(planned.text);
+  CHECK(planned.code == 0);
+  CHECK(nlohmann::json::parse(planned.text)["seconds_per_step"] > 0);
+}
+
 TEST_CASE("Bench calibrate and predict say what is missing or not a cluster") {
   const Folder folder("predict");
   folder.write("config.json", R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})");

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/gpu.h"
 #include "runtime/bench/calibrate.h"
 #include "runtime/bench/predict.h"
 #include "tools/commands/bench.h"
@@ -29,7 +30,9 @@ int bench_calibrate(const Args& args) {
   options.add_options()("out", po::value<std::string>(), "the cluster's file")(
       "threads", po::value<int>()->default_value(1), "threads of a rank")(
       "path", po::value<std::string>(), "folder on the drive to measure; by default that of the file")(
-      "quick", "show that all works, in seconds, with figures of no use")("json", "print the file");
+      "quick", "show that all works, in seconds, with figures of no use")("json", "print the file")(
+      "device", po::value<std::string>()->default_value("cpu"), "cpu or cuda: what computes")(
+      "share-gpu", "ranks take turns on a GPU where there are more of them than GPUs");
   add_force_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench calibrate --out FILE [--ranks N] [--force]", options, {}, values)) return 0;
@@ -37,6 +40,12 @@ int bench_calibrate(const Args& args) {
   const int threads = values["threads"].as<int>();
   if (threads < 1 || threads > 1024) throw core::UsageError("--threads must lie between 1 and 1024");
   require_replaceable({values["out"].as<std::string>(), "--out", runtime::calibration_mark, ""}, values);
+  const std::optional<core::DeviceKind> device = core::parse_device(values["device"].as<std::string>());
+  if (!device) {
+    throw core::UsageError(fmt::format("--device is '{}'; legal are cpu and cuda", values["device"].as<std::string>()));
+  }
+  core::require_device(*device);
+  const bool quick = values.count("quick") > 0, gpu = *device == core::DeviceKind::cuda;
   const auto transport = start_ranks(values, 2);
   return run_ranks(*transport, [&] {
     const std::filesystem::path out = values["out"].as<std::string>();
@@ -44,9 +53,10 @@ int bench_calibrate(const Args& args) {
     core::make_folder(folder);
     const std::filesystem::path drive = values.count("path") ? values["path"].as<std::string>() : folder.string();
     core::make_folder(drive);
+    const runtime::Effort effort = quick ? runtime::quick_effort : gpu ? runtime::gpu_effort : runtime::Effort{};
     const std::string text =
-        runtime::calibrate(*transport, threads, values.count("quick") ? runtime::quick_effort : runtime::Effort{},
-                           drive, bench_progress(transport->leads()));
+        runtime::calibrate(*transport, {*device, values.count("share-gpu") > 0, threads, effort, drive},
+                           bench_progress(transport->leads()));
     if (!transport->leads()) return 0;
     end_bench_progress();
     core::write_durably(out, text);
