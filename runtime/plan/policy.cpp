@@ -29,10 +29,10 @@ TierBytes FitProblem::peaks(const Layout& layout) const {
   Decisions key = layout;
   // Programs do not depend on what may still change.
   key.open_gathered_for = key.open_overlap = key.open_placement = key.open_recompute = key.open_activations = false;
-  const auto same = [&](const auto& known) { return known.first == key; };
-  const auto found = std::find_if(known_.begin(), known_.end(), same);
-  if (found != known_.end()) return found->second;
-  return known_.emplace_back(std::move(key), peak_bytes(compile(layout, phases, {}, false).plan)).second;
+  const auto same = [&](const auto& one) { return one.first == key; };
+  const auto found = std::find_if(known.begin(), known.end(), same);
+  if (found != known.end()) return found->second;
+  return known.emplace_back(std::move(key), peak_bytes(compile(layout, phases, {}, false).plan)).second;
 }
 
 const std::vector<PlacementPolicy>& placement_policies() {

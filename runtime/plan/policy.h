@@ -13,22 +13,16 @@
 
 namespace zrt::runtime {
 
-class FitProblem {
- public:
-  FitProblem(const Config& config, const std::vector<std::string>& phases, const Limits& limits, const Cluster& cluster)
-      : config(config), phases(phases), limits(limits), cluster(cluster) {}
-
+struct FitProblem {
   const Config& config;
   const std::vector<std::string>& phases;
   const Limits& limits;
-  const Cluster& cluster;  // that costs are of
+  const Cluster& cluster;                                           // that costs are of
+  mutable std::vector<std::pair<Decisions, TierBytes>> known = {};  // that peaks() has compiled
 
   // Compiles it. Layouts of a problem differ in their decisions alone; what has been asked for is known.
   TierBytes peaks(const Layout& layout) const;
   bool holds(const Layout& layout) const { return limits.hold(peaks(layout)); }
-
- private:
-  mutable std::vector<std::pair<Decisions, TierBytes>> known_;
 };
 
 struct PlacementPolicy {

@@ -80,7 +80,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   const bool reorders = layout.placement.moves() || limits.tiers[static_cast<size_t>(core::Tier::device)];
   if (!open && !(times && starts.size() > 1 && reorders)) return;
   const Cluster cluster = machine_of(config);
-  const FitProblem problem(config, phases, limits, cluster);
+  const FitProblem problem{config, phases, limits, cluster};
   if (!times) {
     std::erase_if(starts, [&](const Layout& start) { return start.together() > layout.together(); });
     for (Layout& start : starts) start.prefetch = 0;
