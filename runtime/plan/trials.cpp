@@ -22,18 +22,14 @@ Config Trials::changed(const Changes& changes, int ranks) const {
 }
 
 double Trials::excess(const Changes& changes, int ranks) {
-  return excess(changes, ranks, Looks::everywhere);
-}
-
-bool Trials::fits(const Changes& changes, int ranks) {
-  return excess(changes, ranks, Looks::until_one_lacks) == 0;
+  return excess(changes, ranks, false);
 }
 
 bool Trials::may_fit(const Changes& changes, int ranks) {
-  return excess(changes, ranks, Looks::at_one) == 0;
+  return excess(changes, ranks, true) == 0;
 }
 
-double Trials::excess(const Changes& changes, int ranks, Looks looks) {
+double Trials::excess(const Changes& changes, int ranks, bool of_one) {
   const Config config = changed(changes, ranks);
   // A host gives each of its ranks a share that depends on their number.
   const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
@@ -45,9 +41,9 @@ double Trials::excess(const Changes& changes, int ranks, Looks looks) {
   const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, false, false};
   const auto fitted_stages = [&](const std::vector<Layout>& some) { return fit(config, some, request).stages; };
   size_t& fullest = fullest_[layouts.size()];
-  if (looks != Looks::everywhere && layouts.size() > 1) {
+  if (layouts.size() > 1) {
     const double excess = limits.excess(peak_bytes(fitted_stages({layouts[fullest]})));
-    if (excess > 0 || looks == Looks::at_one) return excess;
+    if (excess > 0 || of_one) return excess;
   }
   const std::vector<Compiled> stages = fitted_stages(layouts);
   const auto excess_of = [&](const Compiled& stage) { return limits.excess(peak_bytes(stage.plan)); };

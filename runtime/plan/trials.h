@@ -21,19 +21,17 @@ class Trials {
 
   // Both throw ConfigError for what no run could be.
   Config changed(const Changes& changes, int ranks) const;
-  // Bytes of all tiers above their limits, of the stage that lacks most, by the placement that needs the least memory,
-  // whatever it costs a step.
+  // Bytes of all tiers above their limits, by the placement that needs the least memory, whatever it costs a step: of
+  // the stage that lacked most before, and where that fits of the one that lacks most now.
   double excess(const Changes& changes, int ranks);
-  // Looks first at the stage that lacked most before: where it lacks memory still, the others are not compiled.
-  bool fits(const Changes& changes, int ranks);
-  // Looks at that stage alone.
+  bool fits(const Changes& changes, int ranks) { return excess(changes, ranks) == 0; }
+  // Looks at the stage that lacked most before alone.
   bool may_fit(const Changes& changes, int ranks);
 
   models::Model model_of(const Config& config) const;
 
  private:
-  enum class Looks { everywhere, until_one_lacks, at_one };
-  double excess(const Changes& changes, int ranks, Looks looks);
+  double excess(const Changes& changes, int ranks, bool of_one);
 
   const Config& config_;
   const models::Model& model_;

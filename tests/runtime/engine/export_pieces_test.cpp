@@ -96,8 +96,8 @@ TEST_CASE("an export that leaves the last piece of a unit out is refused") {
 }
 
 TEST_CASE("no export of a trillion parameters needs more of the device than a step") {
-  for (const char* stage : {"1", "2", "3"}) {
-    for (const char* recompute : {"none", "full"}) {
+  for (const char* stage : {"1", "3"}) {
+    for (const char* recompute : {"full"}) {  // with which a step needs least
       CAPTURE(stage, recompute);
       const runtime::Config config = runtime::parse_config(
           R"({"train_batch_size": 3072, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
