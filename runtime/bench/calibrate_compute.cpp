@@ -151,6 +151,7 @@ MeasuredCompute measure_compute(Rig& rig, DType type) {
   }
   const auto points = [](const std::map<int64_t, std::vector<double>>& rates) {
     std::vector<Curve::Point> result;
+    result.reserve(rates.size());
     for (const auto& [size, values] : rates) result.push_back({static_cast<double>(size), spread(values).median});
     return result;
   };

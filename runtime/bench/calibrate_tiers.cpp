@@ -86,6 +86,7 @@ void measure_host_lane(Rig& rig, MeasuredTiers& measured) {
   rig.tell("lanes: a computation beside an update on the host");
   const int64_t parameters = rig.effort().parameters / 4;
   std::vector<std::unique_ptr<core::Arena>> arenas;
+  arenas.reserve(static_cast<size_t>(rig.local()));
   for (int rank = 0; rank < rig.local(); ++rank) {
     arenas.push_back(rig.arena(rank, 16 * static_cast<uint64_t>(parameters), core::Tier::host));
   }

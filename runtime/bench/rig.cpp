@@ -75,6 +75,7 @@ double Rig::seconds(const std::function<void(int)>& body, Way way) {
     calls = least;
   }
   std::vector<double> times;
+  times.reserve(rounds);
   for (int i = 0; i < rounds; ++i) times.push_back(round(body, static_cast<int>(calls), way) / calls);
   return spread(times).median;
 }

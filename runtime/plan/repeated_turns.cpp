@@ -99,6 +99,7 @@ std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, W
     std::array<std::vector<Simulation>, 3> runs;
     for (uint32_t i = 0; i < runs.size(); ++i) {
       std::vector<uint32_t> skipped;
+      skipped.reserve(all.size());
       for (const Long& stage : all) skipped.push_back((turns - few - i * apart) * (together / stage.microbatches));
       runs[i] = run(skipped);
       if (runs[i].empty()) return {};

@@ -60,12 +60,12 @@ class Breaks {
   Break& which_;
 };
 
-Config config_of(std::vector<std::string> sets) {
+Config config_of(const std::vector<std::string>& sets) {
   return parse_config(
       R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true},
           "zero_optimization": {"stage": 3, "overlap_comm": true}, "parallel": {"pipeline": 2}, "memory": {"update": "host"},
           "model": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocab": 512, "tied": false}})",
-      "broken.json", std::move(sets), 4);
+      "broken.json", sets, 4);
 }
 
 Plan planned() {
