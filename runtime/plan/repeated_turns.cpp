@@ -8,7 +8,7 @@
 namespace zrt::runtime {
 namespace {
 
-constexpr double exact = 1e-5, nearly = 1e-2;  // shares of a step
+constexpr double exact = 1e-5;  // of a step
 
 uint32_t most_turns(const Program& program) {
   uint32_t most = 0;
@@ -107,7 +107,7 @@ std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, W
     const double times = 1 + static_cast<double>(turns - few - 2 * apart) / apart;
     std::vector<Simulation> found = extended(runs[1], runs[2], times);
     // Stages may hand a wait on to one another for long in a step that takes as long as ever.
-    const double of_lanes = wanted == Wanted::seconds ? HUGE_VAL : are_few(4 * few) ? exact : nearly;
+    const double of_lanes = wanted == Wanted::seconds ? HUGE_VAL : exact;
     if (steady(runs, times, found.front().seconds, of_lanes)) return found;
   }
   return {};

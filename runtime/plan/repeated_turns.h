@@ -27,8 +27,8 @@ class SkippedTurns {
 using RunWithout = std::function<std::vector<Simulation>(const std::vector<uint32_t>& skipped_turns)>;
 
 // Goes on from few turns of what is repeated to all of them: once every figure of every stage grows from turn to turn
-// as it did before, it goes on to. A step's seconds are then right to 1e-5; what lanes do and wait for, if it is asked
-// for, to 1e-2 of them and as a rule to 1e-5. Empty where that shows in none of few turns.
+// as it did before, it goes on to. Figures that are asked for are then right to 1e-5
+// of a step. Empty where that shows in none of few turns.
 std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, Wanted wanted, const RunWithout& run);
 
 }  // namespace zrt::runtime
