@@ -62,13 +62,19 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
   CHECK(unnamed == 3);
 }
 
-TEST_CASE("a contradicting triple is refused with the four numbers and which were inferred") {
+TEST_CASE("a contradicting triple is refused with the four numbers and the nearest batches") {
   const std::string error = error_of([] { resolve_batch(33, std::nullopt, 2, 2); });
   CHECK(has(error, "train_batch_size = 33"));
-  CHECK(has(error, "train_micro_batch_size_per_gpu = 8 (inferred)"));
+  CHECK(has(error, "train_micro_batch_size_per_gpu = not given"));
   CHECK(has(error, "gradient_accumulation_steps = 2,"));
   CHECK(has(error, "2 data-parallel ranks"));
-  CHECK(has(error, "8 x 2 x 2 = 32"));
+  CHECK(has(error,
+            "a multiple of gradient_accumulation_steps x data-parallel ranks, here 4. The nearest are 32 and 36;"));
+  CHECK(has(error_of([] { resolve_batch(16, 4, std::nullopt, 7); }), "here 28. The smallest one is 28;"));
+  CHECK(has(error_of([] { resolve_batch(100, 4, std::nullopt, 7); }), "The nearest are 84 and 112;"));
+  CHECK(has(error_of([] { resolve_batch(10, std::nullopt, std::nullopt, 4); }),
+            "a multiple of data-parallel ranks, here 4. The nearest are 8 and 12;"));
+  CHECK(has(error_of([] { resolve_batch(33, 4, 2, 4); }), "4 x 2 x 4 = 32"));
 }
 
 TEST_CASE("a triple never overflows or divides by zero") {
