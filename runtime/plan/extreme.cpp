@@ -110,6 +110,13 @@ Extreme find_extreme(const std::string& what, const Config& config, const models
     const size_t middle = fits + (fails - fits) / 2;
     (fits_at(middle) ? fits : fails) = middle;
   }
+  // A plan tries more and may find room beyond.
+  while (fails <= question.count) {
+    const Value next = question.value(fails - 1);
+    if (!trials.fits_as_planned(next.changes, next.ranks)) break;
+    fits = fails++;
+    if (fails <= question.count) fits_at(fails);  // for what it lacks
+  }
   Extreme found;
   found.text = fmt::format("{} fits", question.nothing);
   if (fits > 0) {

@@ -27,17 +27,6 @@ std::vector<PhasePeak> phase_peaks(const ProgramSet& set) {
   return peaks;
 }
 
-// Config::ranks_in_reach as the cluster has it, where the configuration does not say it.
-int reach(const Config& config, const Cluster* cluster) {
-  const bool says = cluster != nullptr && cluster->exchange == Exchange::once_per_host;
-  if (config.ranks_in_reach != 0 || !says) return config.ranks_in_reach;
-  // No rank reaches another where hosts have different numbers of ranks or ranks take hosts in turns: so has
-  // run_place().
-  const int world = config.mesh.world(), per_host = cluster->ranks_per_host;
-  const bool in_a_row = world <= per_host || (cluster->distribution == Distribution::block && world % per_host == 0);
-  return in_a_row ? per_host : 1;
-}
-
 }  // namespace
 
 int64_t Plan::tokens_per_step() const {
@@ -56,7 +45,7 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
     plan.cluster->nccl_inside_hosts |= wanted.ranks_in_reach == 1;
   }
   const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
-  const Config config = in_reach(wanted, reach(wanted, known));
+  const Config config = on_cluster(wanted, known);
   if (known) known->rates(config.precision.compute);  // throws before anything is compiled
   plan.limits = memory_limits(config, known);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
