@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "optimizer/zero.h"
+#include "runtime/config/tree.h"
 
 namespace zrt::runtime::search {
 namespace {
 
-constexpr int64_t largest_micro = 64;
+// Microbatches are powers of two up to the one, and other numbers up to the other.
+constexpr int64_t largest_micro = 64, largest_odd_micro = 16;
 constexpr int most_chunks = 6;
 
 std::vector<int> divisors(int number, int most) {
@@ -38,35 +44,78 @@ const std::vector<std::string> mesh_keys{"parallel.expert",
                                          "activation_checkpointing",
                                          "gradient_accumulation_steps"};
 
+// Keys of DeepSpeed that say what a key of the mesh says.
+const std::map<std::string, std::string> names_of_others{{"pipeline.stages", "parallel.pipeline"},
+                                                         {"tensor_parallel.autotp_size", "parallel.tensor"},
+                                                         {"tensor_parallel.tp.tp_size", "parallel.tensor"}};
+
+// A value as --set takes it, numbers in one spelling.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  const bool whole = value.is_number_float() && value.get<double>() == std::floor(value.get<double>()) &&
+                     std::abs(value.get<double>()) < 1e15;
+  return whole ? fmt::format("{}", static_cast<int64_t>(value.get<double>())) : value.dump();
+}
+
+// Keys and values that --set gives, by the names of the key table, sections taken apart.
+std::vector<std::pair<std::string, std::string>> said(const Settings& sets) {
+  configuration::Tree tree;
+  tree.document.name = "command line";
+  tree.document.root = nlohmann::json::object();
+  for (const Override& given : sets) {
+    if (given.option == "--set") configuration::apply_set(tree, given);
+  }
+  configuration::normalise(tree);
+  tree.problems.raise(tree.document.name);
+  std::vector<std::pair<std::string, std::string>> found;
+  const std::function<void(const std::string&, const nlohmann::json&)> collect = [&](const std::string& path,
+                                                                                     const nlohmann::json& value) {
+    const auto own = names_of_others.find(path);
+    if (!value.is_object())
+      return found.emplace_back(own == names_of_others.end() ? path : own->second, text_of(value)), void();
+    for (const auto& [key, inner] : value.items()) collect(path.empty() ? key : path + "." + key, inner);
+  };
+  collect("", tree.document.root);
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> keys_of(const Choice& choice, const Task& task) {
   const auto text = [](auto value) { return fmt::format("{}", value); };
-  return {{"parallel.tensor", text(choice.tensor)},
-          {"parallel.sequence", choice.tensor > 1 ? "true" : "false"},
-          {"parallel.pipeline", text(choice.pipeline)},
-          {"parallel.expert", text(choice.expert)},
-          {"parallel.virtual_pipeline", text(choice.chunks)},
-          {"parallel.schedule", choice.schedule},
-          {"zero_optimization.stage", text(choice.stage)},
-          {"train_micro_batch_size_per_gpu", text(choice.micro)},
-          {"gradient_accumulation_steps", text(choice.microbatches(task))},
-          {"memory.recompute", choice.recompute}};
+  std::vector<std::pair<std::string, std::string>> keys{
+      {"parallel.tensor", text(choice.tensor)},
+      {"parallel.sequence", choice.tensor > 1 && choice.sequence ? "true" : "false"},
+      {"parallel.pipeline", text(choice.pipeline)},
+      {"parallel.expert", text(choice.expert)},
+      {"parallel.virtual_pipeline", text(choice.chunks)},
+      {"parallel.schedule", choice.schedule},
+      {"zero_optimization.stage", text(choice.stage)},
+      {"train_micro_batch_size_per_gpu", text(choice.micro)},
+      {"gradient_accumulation_steps", text(choice.microbatches(task))},
+      {"memory.recompute", choice.recompute}};
+  if (!task.cluster.empty()) keys.emplace_back("parallel.cluster", task.cluster);
+  return keys;
 }
 
 Task load_task(const std::filesystem::path& file, const Settings& sets, int ranks) {
   Task task;
   task.ranks = ranks;
-  const auto keys = keys_of({}, task);
+  const auto chosen = keys_of({}, task);
+  const auto of_mesh = [&](const std::string& key) {
+    return std::any_of(mesh_keys.begin(), mesh_keys.end(), [&](const std::string& each) { return each == key; }) ||
+           std::any_of(chosen.begin(), chosen.end(), [&](const auto& each) { return each.first == key; });
+  };
   Settings others;
   for (const Override& given : sets) {
-    const std::string& set = given.text;
-    const std::string key = set.substr(0, set.find('='));
-    const bool chosen = std::any_of(keys.begin(), keys.end(), [&](const auto& each) { return each.first == key; });
-    if (chosen && set.size() > key.size()) {
-      task.fixed[key] = set.substr(key.size() + 1);
+    if (given.option != "--set") others.push_back(given);
+  }
+  for (const auto& [key, value] : said(sets)) {
+    if (of_mesh(key)) {
+      if (value != "null" && value != "auto") task.fixed[key] = value;
     } else {
-      others.push_back(given);
+      others.emplace_back(key + "=" + value);
+      task.others.push_back(key + "=" + value);
     }
   }
   // The mesh of the file need not suit one rank.
@@ -95,20 +144,31 @@ Task load_task(const std::filesystem::path& file, const Settings& sets, int rank
 Config with_choice(const Task& task, const Choice& choice, int64_t batch) {
   const int64_t each = choice.micro * choice.data(task);
   Settings sets{fmt::format("train_batch_size={}", batch)};
-  for (const auto& [key, value] : keys_of(choice, task)) {
+  const auto keys = keys_of(choice, task);
+  for (const auto& [key, value] : keys) {
     if (key != "gradient_accumulation_steps") sets.push_back(key + "=" + value);
+  }
+  for (const auto& [key, value] : task.fixed) {
+    const bool chosen = std::any_of(keys.begin(), keys.end(), [&](const auto& each) { return each.first == key; });
+    if (!chosen) sets.push_back(key + "=" + value);
   }
   sets.push_back(fmt::format("gradient_accumulation_steps={}", batch / each));
   return reconfigured(task.config, sets, task.ranks);
 }
 
-std::vector<Choice> choices(const Task& task, int ranks_per_host) {
+namespace {
+
+std::vector<Choice> all_choices(const Task& task, int ranks_per_host) {
   const int64_t layers = task.config.model.layers, heads = task.config.model.heads, batch = task.config.batch.train;
+  const auto wanted = [&](const char* key) -> const std::string* {
+    const auto found = task.fixed.find(key);
+    return found == task.fixed.end() ? nullptr : &found->second;
+  };
   const auto allowed = [&](const Choice& choice) {
     const auto keys = keys_of(choice, task);
     return std::all_of(keys.begin(), keys.end(), [&](const auto& key) {
-      const auto wanted = task.fixed.find(key.first);
-      return wanted == task.fixed.end() || wanted->second == key.second;
+      const std::string* const value = wanted(key.first.c_str());
+      return value == nullptr || *value == key.second;
     });
   };
   // Stages are all alike for a rank alone.
@@ -116,9 +176,10 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
     return open && data == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3};
   };
   std::vector<std::string> recomputed{"none", "selective", "full"};
-  if (const auto wanted = task.fixed.find("memory.recompute"); wanted != task.fixed.end()) {
-    recomputed = {wanted->second};
-  }
+  if (const std::string* const value = wanted("memory.recompute")) recomputed = {*value};
+  const std::string *const micro_wanted = wanted("train_micro_batch_size_per_gpu"), *const schedule_wanted =
+                                                                                        wanted("parallel.schedule");
+  const bool sequence = wanted("parallel.sequence") == nullptr || *wanted("parallel.sequence") == "true";
   std::vector<Choice> found;
   const auto add = [&](const Choice& choice) {
     if (allowed(choice)) found.push_back(choice);
@@ -127,7 +188,13 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
   const auto schedules = [&](Choice choice, int64_t microbatches) {
     add(choice);
     if (choice.pipeline == 1) return;
-    for (int chunks = 2; chunks <= most_chunks && choice.pipeline * int64_t{chunks} <= layers; ++chunks) {
+    if (schedule_wanted != nullptr && *schedule_wanted == "gpipe") {
+      choice.schedule = "gpipe";
+      add(choice);
+      return;
+    }
+    const int64_t most = wanted("parallel.virtual_pipeline") != nullptr ? layers : most_chunks;
+    for (int chunks = 2; chunks <= most && choice.pipeline * int64_t{chunks} <= layers; ++chunks) {
       if (microbatches < choice.pipeline) break;
       Choice interleaved = choice;
       interleaved.chunks = chunks, interleaved.schedule = "interleaved";
@@ -141,17 +208,21 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
     for (const int pipeline : divisors(task.ranks / tensor, static_cast<int>(layers))) {
       const int data = task.ranks / tensor / pipeline;
       if (batch % data != 0) continue;
-      for (int64_t micro = 1; micro <= largest_micro; micro *= 2) {
-        if (batch / data % micro != 0) break;
+      for (int64_t micro = 1; micro <= batch / data; ++micro) {
+        const bool power = (micro & (micro - 1)) == 0;
+        const bool tried = micro_wanted != nullptr ? *micro_wanted == fmt::format("{}", micro)
+                                                   : micro <= (power ? largest_micro : largest_odd_micro);
+        if (micro_wanted == nullptr && micro > largest_micro) break;
+        if (!tried || batch / data % micro != 0) continue;
         for (const int stage : stages_for(data)) {
           const optimizer::ZeroStrategy zero = optimizer::zero_strategy(stage);
           // Sums of each microbatch beside whole weights cost a pipeline more traffic than sharded states alone.
           const bool sums_alone = zero.grads != zero.weights;
-          if (sums_alone && pipeline > 1) continue;
+          if (sums_alone && pipeline > 1 && wanted("zero_optimization.stage") == nullptr) continue;
           for (const std::string& recompute : recomputed) {
             for (const int expert : divisors(task.experts > 0 ? data : 1, data)) {
               if (task.experts > 0 && task.experts % expert != 0) continue;
-              schedules({tensor, pipeline, expert, 1, stage, "1f1b", recompute, micro}, batch / data / micro);
+              schedules({tensor, pipeline, expert, 1, stage, sequence, "1f1b", recompute, micro}, batch / data / micro);
             }
           }
         }
@@ -159,6 +230,43 @@ std::vector<Choice> choices(const Task& task, int ranks_per_host) {
     }
   }
   return found;
+}
+
+// The values that a key of `task.fixed` may have beside the others; none: it is not that key alone.
+std::set<std::string> legal_values(Task task, const std::string& key, int ranks_per_host) {
+  task.fixed.erase(key);
+  std::set<std::string> values;
+  for (const Choice& choice : all_choices(task, ranks_per_host)) {
+    for (const auto& [each, value] : keys_of(choice, task)) {
+      if (each == key) values.insert(value);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<Choice> choices(const Task& task, int ranks_per_host) {
+  std::vector<Choice> found = all_choices(task, ranks_per_host);
+  if (!found.empty()) return found;
+  for (const auto& [key, value] : task.fixed) {
+    const std::set<std::string> values = legal_values(task, key, ranks_per_host);
+    if (values.empty()) continue;
+    std::vector<std::string> legal(values.begin(), values.end());
+    std::sort(legal.begin(), legal.end(), [](const std::string& a, const std::string& b) {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+    throw core::ConfigError(fmt::format(
+        "{} = {} (command line) leaves no way to spread {} rank{} and {} samples a step. Legal beside the "
+        "other keys: {}.",
+        key, value, task.ranks, task.ranks == 1 ? "" : "s", task.config.batch.train, fmt::join(legal, ", ")));
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : task.fixed) keys.push_back(key + " = " + value);
+  throw core::ConfigError(fmt::format(
+      "There is no way to spread {} rank{} and {} samples a step{}{}: data-parallel ranks must divide the batch.",
+      task.ranks, task.ranks == 1 ? "" : "s", task.config.batch.train, keys.empty() ? "" : " with ",
+      fmt::join(keys, ", ")));
 }
 
 }  // namespace zrt::runtime::search

@@ -24,6 +24,8 @@ constexpr double hopeless = 1.35;
 constexpr int most_variants = 4;
 // … and stops at so many that fit with states elsewhere, whose placements take long to find.
 constexpr size_t most_placed = 8;
+// So many of the fastest are also tried with more memory for less to do.
+constexpr size_t most_enlarged = 2;
 
 struct Judged {
   TierBytes peaks{};
@@ -32,18 +34,23 @@ struct Judged {
   double seconds = 0, busy = 0, comm = 0, io = 0;
 };
 
-// States and activations may leave the device with `offloads`, as they do in a plan.
-Judged judge(const Config& config, const Cluster& cluster, bool offloads) {
+// Plans a run. States and activations may leave the device with `offloads` alone.
+Judged judge(const Config& wanted, const Cluster& cluster, bool offloads) {
+  Config config = on_cluster(wanted, &cluster);
+  config.memory.open_placement &= offloads;
   const models::Model model = config.model.make();
+  // Limits decide about the order of microbatches, which a pipeline has no choice of, and take time to keep to.
   FitRequest request{training_phases(config, "init"), {}, {}, {}, true, false};
-  if (offloads)
+  if (offloads || config.mesh.pipeline() == 1) {
     request.limits = memory_limits(config, &cluster), request.distance_limits = memory_limits(config, nullptr);
+  }
   const std::vector<Compiled> stages = fit(config, make_layouts(config, model), request).stages;
   Judged judged;
   judged.peaks = peak_bytes(stages);
   judged.fits = memory_limits(config, &cluster).hold(judged.peaks);
   judged.moves =
       std::any_of(stages.begin(), stages.end(), [](const Compiled& stage) { return stage.layout.placement.moves(); });
+  if (!judged.fits) return judged;
   for (const Simulation& stage : simulate_step(stages, cluster)) {
     judged.seconds = std::max(judged.seconds, stage.seconds);
     if (stage.busy_seconds.front() <= judged.busy) continue;
@@ -63,15 +70,16 @@ Judged continued(const Judged& first, int64_t from, const Judged& second, int64_
   return judged;
 }
 
-// Judges a choice by steps of few microbatches where it has many; not where a placement is sought, which depends on
-// them.
+// Judges a choice of a pipeline by steps of few microbatches where it has many; not where a placement is sought, which
+// depends on them. Without a pipeline the order of microbatches depends on them, too, and all take little time.
 Judged judge(const Task& task, const Choice& choice, const Cluster& cluster, bool offloads) {
   const int64_t microbatches = choice.microbatches(task), turn = std::max(2, choice.pipeline);
   const auto of = [&](int64_t count) {
     return judge(with_choice(task, choice, count * choice.micro * choice.data(task)), cluster, offloads);
   };
-  if (offloads || microbatches <= 4 * turn) return of(microbatches);
-  return continued(of(2 * turn), 2 * turn, of(3 * turn), 3 * turn, microbatches);
+  if (offloads || choice.pipeline == 1 || microbatches <= 4 * turn) return of(microbatches);
+  const Judged shorter = of(2 * turn);
+  return shorter.fits ? continued(shorter, 2 * turn, of(3 * turn), 3 * turn, microbatches) : shorter;
 }
 
 struct Guess {
@@ -100,6 +108,13 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
     const bool too_large = device && estimate->device_bytes > doubt * static_cast<double>(device->bytes);
     (too_large ? elsewhere : on_device).push_back({all[i], *estimate});
   }
+  const auto add = [&](const Choice& choice, const Judged& judged) {
+    result.found.push_back({choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
+  };
+  const auto sort_found = [&] {
+    std::stable_sort(result.found.begin(), result.found.end(),
+                     [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+  };
   const auto compile_best = [&](std::vector<Guess>& guesses, bool offloads) {
     std::stable_sort(guesses.begin(), guesses.end(),
                      [](const Guess& a, const Guess& b) { return a.estimate.seconds < b.estimate.seconds; });
@@ -108,17 +123,18 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
     std::map<std::array<int, 4>, int> variants;
     for (const Guess& guess : guesses) {
       const Choice& choice = guess.choice;
-      if (++variants[{choice.tensor, choice.pipeline, choice.expert, choice.stage}] > most_variants) continue;
+      int& compiled_of_mesh = variants[{choice.tensor, choice.pipeline, choice.expert, choice.stage}];
+      if (compiled_of_mesh >= most_variants) continue;
       if (offloads && result.found.size() == most_placed) break;
       if (compiled == most || (best > 0 && guess.estimate.seconds > hopeless * best)) break;
       progress("compiled", compiled, std::min(most, guesses.size()));
       try {
         const Judged judged = judge(task, choice, cluster, offloads);
-        ++compiled;
+        ++compiled, ++compiled_of_mesh;
         if (!judged.fits) continue;
         if (best == 0 || judged.seconds < best) best = judged.seconds;
         result.offloads = result.offloads || (offloads && judged.moves);
-        result.found.push_back({choice, judged.seconds, judged.busy, judged.comm, judged.io, judged.peaks});
+        add(choice, judged);
       } catch (const core::ConfigError& error) {
         if (result.refused.empty()) result.refused = error.what();
       }
@@ -132,8 +148,31 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
     compile_best(on_device, true);
   }
 
-  std::stable_sort(result.found.begin(), result.found.end(),
-                   [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+  sort_found();
+  // Where there is memory, the fastest are tried with more of it: rows that tensor-parallel ranks share cost messages,
+  // and outputs that are made again computation.
+  std::vector<Choice> larger;
+  for (size_t i = 0; i < std::min(most_enlarged, result.found.size()); ++i) {
+    const Choice& choice = result.found[i].choice;
+    if (choice.tensor > 1 && choice.sequence && !task.fixed.contains("parallel.sequence")) {
+      larger.push_back(choice);
+      larger.back().sequence = false;
+    }
+    if (choice.recompute == "none" && !task.fixed.contains("memory.recompute")) {
+      larger.push_back(choice);
+      larger.back().recompute = "never";
+    }
+  }
+  for (const Choice& choice : larger) {
+    try {
+      const Judged judged = judge(task, choice, cluster, result.placed);
+      ++result.compiled;
+      if (judged.fits) add(choice, judged);
+    } catch (const core::ConfigError&) {
+      // A model that cannot.
+    }
+  }
+  sort_found();
   return result;
 }
 

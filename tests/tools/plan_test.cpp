@@ -193,6 +193,20 @@ TEST_CASE("Questions to a plan that no plan answers are refused with what would 
   }
 }
 
+TEST_CASE("The command of a search has the settings that it was asked with, and the cluster") {
+  const Folder folder("plan_search");
+  const Result found = plan(folder,
+                            "--ranks 2 --search --most 3 --cluster dgx-a100 --set train_batch_size=12 --set "
+                            "optimizer.type=SGD --set parallel.pipeline_model_parallel_size=1");
+  INFO(found.text);
+  CHECK(found.code == 0);
+  const std::string command = found.text.substr(found.text.find("zrt train "));
+  for (const char* set :
+       {"train_batch_size=12", "optimizer.type=SGD", "parallel.pipeline=1", "parallel.cluster=dgx-a100"}) {
+    CHECK(command.find(std::string(" --set ") + set) != std::string::npos);
+  }
+}
+
 TEST_CASE("What --find finds is a run that fits, in words, as options and in JSON") {
   const Folder folder("plan_find");
   const std::string at = "--ranks 1 --set memory.placement=device --set memory.recompute=none ";

@@ -13,6 +13,18 @@
 #include "tools/commands/plan_answers.h"
 
 namespace zrt::tools {
+namespace {
+
+// A word as a shell takes it.
+std::string in_shell(const std::string& word) {
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=/,:+-%@";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
 
 int search_command(const po::variables_map& values) {
   for (const char* option : {"program", "model"}) {
@@ -24,13 +36,13 @@ int search_command(const po::variables_map& values) {
   }
   if (!values.count("CONFIG")) throw core::UsageError("CONFIG is missing; usage: zrt plan CONFIG --search");
   const std::string file = values["CONFIG"].as<std::string>();
-  const runtime::search::Task task =
-      runtime::search::load_task(file, config_settings(values), values["ranks"].as<int>());
+  runtime::search::Task task = runtime::search::load_task(file, config_settings(values), values["ranks"].as<int>());
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : task.config.parallel.cluster;
   if (name.empty()) {
     throw core::UsageError("--search ranks ways by seconds, which needs --cluster FILE or NAME, such as dgx-a100");
   }
   const runtime::Cluster cluster = runtime::find_cluster(name);
+  if (task.config.parallel.cluster.empty()) task.cluster = name;
   const int most = values["most"].as<int>();
   const runtime::Price price = price_of(values, true);
   if (most < 1) throw core::UsageError(fmt::format("--most is {}; legal is a number of at least 1", most));
@@ -44,7 +56,8 @@ int search_command(const po::variables_map& values) {
         std::cerr << fmt::format("\r\033[K{} {} of {} ways", what, done, all) << std::flush;
       });
   if (shown) std::cerr << "\r\033[K";
-  const std::string command = fmt::format("zrt train {} --ranks {}", file, task.ranks);
+  std::string command = fmt::format("zrt train {} --ranks {}", file, task.ranks);
+  for (const std::string& other : task.others) command += " --set " + in_shell(other);
   std::cout << (values.count("json") ? search_json(result, task, cluster, price) + "\n"
                                      : search_text(result, task, cluster, price, command));
   if (values.count("draw")) {

@@ -114,6 +114,78 @@ TEST_CASE("a search keeps the batch and the keys that the command line gives, an
   CHECK(text.find(fmt::format("{:.0f} GPU-hours, which cost {:.0f} at 2 each", hours, 2 * hours)) != std::string::npos);
 }
 
+TEST_CASE(
+    "what a search says of a way is what its keys plan, also on odd numbers of ranks with microbatches of any size") {
+  const Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  const File file(R"({"train_batch_size": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"},
+                      "model": {"preset": "gpt2-350m"}})");
+  struct Case {
+    int ranks, batch;
+  };
+  for (const auto& [ranks, batch] : std::vector<Case>{{7, 96}, {6, 60}, {8, 24}}) {
+    const std::string batches = fmt::format("train_batch_size={}", batch);
+    Task task = file.task(ranks, {batches});
+    task.cluster = "dgx-a100";
+    const Result result = search::search(task, cluster, 6, silent);
+    INFO(ranks << " ranks, " << batch << " samples");
+    REQUIRE(!result.found.empty());
+    for (const Found& found : result.found) {
+      if (found.choice.pipeline > 1) continue;
+      std::vector<std::string> sets = settings_of(found, task);
+      sets.push_back(batches);
+      const Plan plan = file.plan(ranks, sets, cluster);
+      CHECK(plan.seconds_per_step() == Approx(found.seconds).epsilon(1e-6));
+    }
+    // Microbatches that are no powers of two count, too.
+    if (ranks == 8) {
+      const Plan three = file.plan(
+          8, {batches, "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=3", "parallel.cluster=dgx-a100"},
+          cluster);
+      CHECK(result.found.front().seconds <= three.seconds_per_step() * 1.001);
+    }
+  }
+}
+
+TEST_CASE("a search keeps a key by any of its names, in a section or alone, and a mesh's other keys, too") {
+  const File file(small);
+  const auto fixed = [&](const std::vector<std::string>& sets) { return file.task(8, sets).fixed; };
+  using Keys = std::map<std::string, std::string>;
+  CHECK(fixed({R"(zero_optimization={"stage": 2})"}) == Keys{{"zero_optimization.stage", "2"}});
+  CHECK(fixed({"zero_optimization.stage=1.0"}) == Keys{{"zero_optimization.stage", "1"}});
+  CHECK(fixed({R"(parallel={"pipeline": 4})"}) == Keys{{"parallel.pipeline", "4"}});
+  CHECK(fixed({"pipeline.stages=4"}) == Keys{{"parallel.pipeline", "4"}});
+  CHECK(fixed({"parallel.pipeline_model_parallel_size=4"}) == Keys{{"parallel.pipeline", "4"}});
+  CHECK(fixed({"parallel.reduce_every=2", "memory.recompute=auto"}) == Keys{{"parallel.reduce_every", "2"}});
+  const Task task = file.task(8, {"gradient_clipping=0.5", "parallel.tensor=2", "optimizer.params.lr=1e-4"});
+  CHECK(task.others == std::vector<std::string>{"gradient_clipping=0.5", "optimizer.params.lr=0.0001"});
+  for (const search::Choice& choice : search::choices(file.task(8, {"train_micro_batch_size_per_gpu=2"}), 8)) {
+    CHECK(choice.micro == 2);
+  }
+  const auto gpipe = search::choices(file.task(8, {"parallel.schedule=gpipe", "parallel.pipeline=2"}), 8);
+  REQUIRE(!gpipe.empty());
+  for (const search::Choice& choice : gpipe) CHECK(choice.schedule == "gpipe");
+  for (const search::Choice& choice : search::choices(file.task(8, {"parallel.sequence=false"}), 8)) {
+    CHECK(!choice.sequence);
+  }
+}
+
+TEST_CASE("a key that leaves no way is refused with its values that would") {
+  const File file(small);
+  const auto refusal = [&](const std::vector<std::string>& sets) -> std::string {
+    try {
+      search::choices(file.task(8, sets), 8);
+    } catch (const core::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string tensor = refusal({"parallel.tensor=3"});
+  CHECK(tensor.find("parallel.tensor = 3 (command line) leaves no way to spread 8 ranks") == 0);
+  CHECK(tensor.find("Legal beside the other keys: 1, 2, 4, 8.") != std::string::npos);
+  CHECK(refusal({"train_micro_batch_size_per_gpu=5"}).find("keys: 1, 2, 4, 8, 16, 32.") != std::string::npos);
+  CHECK(refusal({"zero_optimization.stage=2", "parallel.tensor=16"}).find("parallel.tensor = 16") == 0);
+}
+
 TEST_CASE("ways that do not fit the device are left out, and where none does the search says so") {
   Cluster cluster = load_cluster(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
   const File file(small);
