@@ -117,9 +117,6 @@ std::optional<std::string> argument_error(const CollectiveCall& call, int rank, 
   }
   if (call.root < 0 || call.root >= size) return fmt::format("root {}; legal are 0 to {}", call.root, size - 1);
   for (const CallRange& range : call.ranges) {
-    if (range.accumulate && call.to != DType::f32) {
-      return fmt::format("accumulation into {}; only an fp32 target can be added to", core::dtype_name(call.to));
-    }
     if (auto error = range_error(call, range, rank, size)) return error;
   }
   if (auto error = used_error(call, size)) return error;

@@ -45,8 +45,11 @@ void reduce(std::span<const void* const> sources, core::DType from, void* target
       kernels.add[from_index](sum, advance(source, begin, from_size), n);
     }
     void* out = static_cast<std::byte*>(target) + static_cast<size_t>(begin) * to_size;
-    if (accumulate) {
+    if (accumulate && to == core::DType::f32) {
       kernels.accumulate(static_cast<float*>(out), sum, n);
+    } else if (accumulate) {
+      kernels.add[to_index](sum, out, n);
+      kernels.store[to_index](out, sum, n);
     } else if (stream) {
       stream_copy(out, sum, static_cast<size_t>(n) * to_size);
     } else {

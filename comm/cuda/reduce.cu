@@ -53,12 +53,10 @@ __device__ void sum_pack(const Sources<Most>& sources, To* target, bool accumula
   }
   auto* out = reinterpret_cast<Pack<To, N>*>(target + i);
   Pack<To, N> result;
-  if constexpr (sizeof(To) == sizeof(float)) {
-    if (accumulate) {
-      result = *out;
+  if (accumulate) {
+    result = *out;
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum[k] = result.x[k] + sum[k];
-    }
+    for (int k = 0; k < N; ++k) sum[k] = core::widen(result.x[k]) + sum[k];
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) core::narrow(sum[k], result.x[k]);

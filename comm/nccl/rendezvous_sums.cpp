@@ -118,12 +118,16 @@ void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Portion>>& portio
   between_hosts_ = seat_.elsewhere(before) ? bytes * static_cast<uint64_t>(size() - 1) : 0;
 }
 
-// The size of a part of staging for sums along the line of hosts; 0 where there is no line, or it does not pay.
+// The size of a part of staging for sums along the line of hosts; 0 where there is no line, or it does not pay, or
+// where the last host would round a sum before its reader adds it to 16 bits.
 uint64_t NcclRendezvous::line_part(const std::vector<std::vector<Portion>>& portions) const {
   if (!line_) return 0;
   uint64_t elements = 0;
   for (const std::vector<Portion>& list : portions) {
-    for (const Portion& portion : list) elements += static_cast<uint64_t>(portion.count);
+    for (const Portion& portion : list) {
+      if (portion.accumulate && own_.to != core::DType::f32) return 0;
+      elements += static_cast<uint64_t>(portion.count);
+    }
   }
   if (!seat_.by_line.value_or(line_->pays(elements, own_.from, own_.to, seat_.staging_bytes))) return 0;
   return part_bytes(*line_, seat_.staging_bytes, core::dtype_size(own_.from));

@@ -76,6 +76,12 @@ void build_compute(Values& values, PrecisionConfig& precision) {
   values.check([&] { build_loss_scale(values, precision.loss_scale); });
 }
 
+// Says whether microbatches are summed in bf16, where there are several.
+bool sums_bf16(const Values& values, const PrecisionConfig& precision) {
+  const bool asked = optional_type(values, "data_types.grad_accum_dtype") == DType::bf16;
+  return precision.compute == DType::bf16 && asked;
+}
+
 void build_wire(const Values& values, int64_t every, PrecisionConfig& precision) {
   const std::string compute(core::dtype_name(precision.compute));
   const auto wire = optional_type(values, "communication_data_type");
@@ -85,26 +91,33 @@ void build_wire(const Values& values, int64_t every, PrecisionConfig& precision)
         precision.compute == DType::f32 ? "null and \"fp32\"" : "null, \"fp32\" and \"" + compute + "\"";
     refuse(asked, "is not supported with " + compute + " weights; legal: " + legal + ".");
   }
-  if (wire && *wire != DType::f32 && every > 1) {
+  const bool narrow = every > 1 && wire != DType::f32 && sums_bf16(values, precision);
+  if (wire && *wire != DType::f32 && every > 1 && !narrow) {
     refuse(asked, "cannot be honoured: with parallel.reduce_every = " + std::to_string(every) +
                       " a rank sums its microbatches in fp32 and reduces the sum. Legal: null and \"fp32\"; or set "
-                      "parallel.reduce_every to 1.");
+                      "parallel.reduce_every to 1, or data_types.grad_accum_dtype to \"" +
+                      compute + "\".");
   }
-  precision.local_grad = every > 1 || wire == DType::f32 ? DType::f32 : precision.compute;
+  precision.local_grad = (every > 1 && !narrow) || wire == DType::f32 ? DType::f32 : precision.compute;
 }
 
 void build_accumulation(Values& values, int64_t accumulation, PrecisionConfig& precision) {
   constexpr const char* key = "data_types.grad_accum_dtype";
   // What arrives in fp32 stays fp32.
-  precision.accumulated_grad = accumulation == 1 ? precision.local_grad : DType::f32;
+  const bool narrow = precision.local_grad == DType::bf16 && sums_bf16(values, precision);
+  precision.accumulated_grad = accumulation == 1 || narrow ? precision.local_grad : DType::f32;
   const auto wanted = optional_type(values, key);
   if (!wanted || *wanted == precision.accumulated_grad) return;
   // A gradient that is the only one of its step has the same value in the wider type.
   if (accumulation == 1 && *wanted == DType::f32) return warn_without_effect(values, values.at(key));
   const std::string compute(core::dtype_name(precision.compute)), actual(core::dtype_name(precision.accumulated_grad));
+  const bool sent_wide = precision.compute == DType::bf16 && *wanted == DType::bf16;
+  const std::string sent =
+      sent_wide ? " that are sent in fp32 (" + shown(values.at("communication_data_type")) + ")" : "";
   refuse(values.at(key), "cannot be honoured: with " + std::to_string(accumulation) + " microbatches per step and " +
-                             compute + " weights, gradients are kept in " + actual + ". Legal: null and \"" + actual +
-                             "\".");
+                             compute + " weights, gradients" + sent + " are kept in " + actual +
+                             ". Legal: null and \"" + actual + "\"" +
+                             (precision.compute == DType::bf16 && !sent_wide ? ", and \"bf16\"." : "."));
 }
 
 }  // namespace

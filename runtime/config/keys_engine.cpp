@@ -40,8 +40,9 @@ constexpr Key data_types_keys[] = {
      .fallback = "null",
      .note = "with one microbatch in a step nothing is accumulated",
      .legal = one_of(dtypes),
-     .effect = Effect::nothing,
-     .help = "The type in which gradients of microbatches are summed; null: fp32 where there are several."},
+     .effect = Effect::results,
+     .help = "The type in which gradients of microbatches are summed; null: fp32 where there are several. bf16, with "
+             "weights of bf16, rounds the sum behind each microbatch and takes half the memory."},
     {"param_dtype", t_text | t_null, "null", Handling::refused,
      "bf16.enabled and fp16.enabled set the type of the weights"},
     {"buffer_dtype", t_text | t_null, "null", Handling::refused,

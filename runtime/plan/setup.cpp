@@ -156,6 +156,11 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;
   // Gradients of layers that share parameters are added up in fp32, whatever type those of one layer have.
+  if (model.shares_layers && config.batch.accumulation > 1 && config.precision.accumulated_grad != core::DType::f32) {
+    throw core::ConfigError(
+        "data_types.grad_accum_dtype = \"bf16\" cannot be honoured with pseudo_to_real: gradients of layers that share "
+        "parameters are added up in fp32. Leave the key out.");
+  }
   layout.local_grad = model.shares_layers ? core::DType::f32 : config.precision.local_grad;
   layout.grad = model.shares_layers ? core::DType::f32 : config.precision.accumulated_grad;
   const auto unit_elements =

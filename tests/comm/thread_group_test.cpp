@@ -122,6 +122,7 @@ TEST_CASE("reduce_scatter gives each rank the ordered sum of its shard") {
       CHECK_NOTHROW(check_reduce_scatter(group, {from, from, true, false}, shards));
       CHECK_NOTHROW(check_reduce_scatter(group, {from, DType::f32, false, false}, shards));
       CHECK_NOTHROW(check_reduce_scatter(group, {from, DType::f32, false, true}, shards));
+      CHECK_NOTHROW(check_reduce_scatter(group, {from, from, false, true}, shards));
     }
   }
 }

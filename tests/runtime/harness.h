@@ -33,6 +33,7 @@ struct Setting {
   core::DType compute = core::DType::f32;
   bool fp8 = false, master = true;
   uint32_t accumulation = 1, reduce_every = 1;
+  bool narrow_sums = false;  // microbatches are summed in the type of the weights
   int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
   bool overlap = false, reuse_at_turn = true, serialize = false;
   std::optional<int64_t> prefetch;
@@ -90,8 +91,8 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.compute = s.compute;
   layout.fp8 = s.fp8;
   layout.master = s.master;
-  layout.local_grad = s.reduce_every == 1 && !model.shares_layers ? s.compute : core::DType::f32;
-  layout.grad = s.accumulation == 1 && !model.shares_layers ? s.compute : core::DType::f32;
+  layout.local_grad = (s.reduce_every == 1 || s.narrow_sums) && !model.shares_layers ? s.compute : core::DType::f32;
+  layout.grad = (s.accumulation == 1 || s.narrow_sums) && !model.shares_layers ? s.compute : core::DType::f32;
   layout.microbatches = s.accumulation;
   layout.reduce_every = s.reduce_every;
   layout.micro_batch = s.micro_batch;

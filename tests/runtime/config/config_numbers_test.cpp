@@ -65,6 +65,22 @@ TEST_CASE("gradient types follow accumulation, reduce_every and communication_da
   }
 }
 
+TEST_CASE("with grad_accum_dtype bf16 gradients are bf16 however many microbatches are summed, and fp32 without it") {
+  for (const int every : {1, 2, 4}) {
+    for (const char* wire : {"null", "\"bf16\""}) {
+      for (const bool narrow : {false, true}) {
+        if (!narrow && every > 1 && wire[0] != 'n') continue;
+        const Config config =
+            parsed(R"("bf16": {"enabled": true}, "gradient_accumulation_steps": 4, "data_types": )" +
+                   std::string(narrow ? R"({"grad_accum_dtype": "bf16"})" : "{}") + R"(, "communication_data_type": )" +
+                   wire + R"(, "parallel": {"reduce_every": )" + std::to_string(every) + "},");
+        CHECK(config.precision.local_grad == (narrow || every == 1 ? DType::bf16 : DType::f32));
+        CHECK(config.precision.accumulated_grad == (narrow ? DType::bf16 : DType::f32));
+      }
+    }
+  }
+}
+
 TEST_CASE("reduce_every is the whole step at stages 0 and 1, and one microbatch at stages 2 and 3") {
   for (int stage = 0; stage < 4; ++stage) {
     const Config config =
