@@ -22,6 +22,8 @@ struct Shape {
   DType grad_type = DType::f32;  // of parameter gradients
   Mode mode = Mode::train;
   bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
+  // In training: layers keep what norms and activation functions make, too, so that backward need not make it again.
+  bool keeps_outputs = false;
   int64_t rows() const { return mode == Mode::decode ? B : B * T; }
 };
 

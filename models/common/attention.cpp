@@ -37,12 +37,12 @@ Attention::Kept Attention::kept_in(BumpAllocator& layout, const Shape& shape) co
   if (shape.mode == Mode::train) kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads) * 4);
   if (turning) kept.norms = turning->statistics_in(layout, shape, shape_of(shape));
   kept.qkv = layout.take(qkv_bytes(shape)), kept.attended = layout.take(bytes_of_rows(shape, attended_width()));
+  if (keeps_turned(shape)) kept.turned = layout.take(qkv_bytes(shape));
   return kept;
 }
 
-// Norms are not turned in place in training: backward needs what they read.
 uint64_t Attention::turned_bytes(const Shape& shape) const {
-  return turning && turning->norms && shape.mode == Mode::train ? qkv_bytes(shape) : 0;
+  return turns_apart(shape) && !keeps_turned(shape) ? qkv_bytes(shape) : 0;
 }
 
 uint64_t Attention::forward_workspace(const Shape& shape) const {
@@ -56,7 +56,8 @@ void Attention::forward(const Call& call, const Kept& kept, const Forward& space
   for (const Product& strip : strips) {
     strip.linear.forward(call, strip.weight, normed, strip.outputs_in(call.shape.type, kept.qkv), space.scratch);
   }
-  void* const qkv = space.turned != nullptr ? space.turned : kept.qkv;
+  void* const apart = kept.turned != nullptr ? kept.turned : space.turned;
+  void* const qkv = apart != nullptr ? apart : kept.qkv;
   if (turning) turning->turn(call, all, kept.qkv, qkv, kept.norms);
   if (call.shape.mode == Mode::decode) {
     attention_decode(all, qkv, kept.attended, call.position, call.cache, space.workspace);
@@ -94,8 +95,9 @@ void Attention::backward_heads(const Call& call, const Kept& kept, const Backwar
   if (!inputs) return;
   const AttentionShape all = shape_of(shape, call.tensor_rank);
   output.linear.input_gradient(call, output.weight, d_output, space.d_attended, space.scratch);
-  void* const qkv = space.turned != nullptr ? space.turned : kept.qkv;
-  if (space.turned != nullptr) turning->turn(call, all, kept.qkv, qkv, kept.norms);
+  void* const apart = kept.turned != nullptr ? kept.turned : space.turned;
+  void* const qkv = apart != nullptr ? apart : kept.qkv;
+  if (kept.turned == nullptr && apart != nullptr) turning->turn(call, all, kept.qkv, qkv, kept.norms);
   attention_backward(all, qkv, kept.attended, kept.lse, space.d_attended, space.d_qkv, dropped, call.first_sample,
                      space.workspace);
   if (turning) turning->turn_back(call, all, kept.qkv, kept.norms, space.d_qkv, space.scratch, space.of_norms);

@@ -2,7 +2,8 @@
 // Q = A + 2 · kv_heads · width elements; heads of queries, which may share those of keys and values, with A = heads ·
 // width elements; and a product of what they make. A model fills in what it has of it. In training it keeps per token
 // the log-sum-exp of each head (fp32), queries, keys and values Q, and the output of the heads A; where heads have
-// norms, Q as the products made it, and the statistics of these norms. Probabilities are computed again for backward.
+// norms, Q as the products made it, and the statistics of these norms; with Shape::keeps_outputs also what attention
+// reads of that, which else is made again. Probabilities are computed again for backward.
 #pragma once
 #include <optional>
 #include <vector>
@@ -32,6 +33,7 @@ struct Attention {
     float* lse;  // null outside training
     HeadTurning::Statistics norms;
     void *qkv, *attended;
+    void* turned;  // R Q, what attention read; null: it is made again, or is qkv
   };
   struct Forward {
     std::byte* scratch;    // of the products
@@ -56,7 +58,10 @@ struct Attention {
 
   // Outside training it keeps nothing longer than a forward.
   Kept kept_in(BumpAllocator& layout, const Shape& shape) const;
-  uint64_t turned_bytes(const Shape& shape) const;
+  // Norms are not turned in place in training: backward needs what they read.
+  bool turns_apart(const Shape& shape) const { return turning && turning->norms && shape.mode == Mode::train; }
+  bool keeps_turned(const Shape& shape) const { return turns_apart(shape) && shape.keeps_outputs; }
+  uint64_t turned_bytes(const Shape& shape) const;  // of the workspace
   uint64_t forward_workspace(const Shape& shape) const;
   // `to` = what attention makes of a norm's output [+ add], which may be null. dropped: the site of probabilities.
   void forward(const Call& call, const Kept& kept, const Forward& space, const Dropout& dropped, const void* normed,

@@ -106,7 +106,7 @@ void ExpertBank::backward_projection(const Call& call, const Rows& rows, const K
   if (!inputs) return;
   const int64_t n = rows.routed.slots() * width();
   if (gated()) return swiglu_backward(shape.type, kept.gates, kept.ups, d.gates, d.ups, n);
-  gelu_backward(shape.type, kept.ups, d.gates, d.ups, n);  // the second is GELU's output, which nobody needs
+  gelu_backward(shape.type, kept.ups, d.gates, nullptr, n);
 }
 
 void ExpertBank::weight_gradients(const Call& call, const Rows& rows, const void* x, const Gradients& d) const {

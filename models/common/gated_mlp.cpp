@@ -1,5 +1,6 @@
 #include "models/common/gated_mlp.h"
 
+#include "core/device.h"
 #include "models/kernels/kernels.h"
 
 namespace zrt::models {
@@ -28,14 +29,24 @@ void GatedMlp::multiply_backward(const Shape& shape, const Pair& pair, const Pai
   backward(shape.type, pair.gate, pair.up, d.gate, d.up, elements(shape));
 }
 
+GatedMlp::Kept GatedMlp::kept_in(BumpAllocator& layout, const Shape& shape) const {
+  const Pair pair = pair_in(layout, shape);
+  return {pair, keeps_output(shape) ? layout.take(bytes_of_rows(shape, gate_.linear.out)) : nullptr};
+}
+
+GatedMlp::Kept GatedMlp::kept_at(std::byte* base, const Shape& shape) const {
+  BumpAllocator layout(base);
+  return kept_in(layout, shape);
+}
+
 uint64_t GatedMlp::kept_bytes(const Shape& shape) const {
   BumpAllocator layout;
-  pair_in(layout, shape);
+  kept_in(layout, shape);
   return layout.bytes();
 }
 
 uint64_t GatedMlp::forward_bytes(const Shape& shape) const {
-  return shape.mode == Mode::train ? bytes_of_rows(shape, gate_.linear.out) : 0;
+  return shape.mode == Mode::train && !keeps_output(shape) ? bytes_of_rows(shape, gate_.linear.out) : 0;
 }
 
 void GatedMlp::expand(const Call& call, const Forward& forward, const void* normed) const {
@@ -45,31 +56,43 @@ void GatedMlp::expand(const Call& call, const Forward& forward, const void* norm
 }
 
 void GatedMlp::project(const Call& call, const Forward& forward, void* to, const void* add) const {
-  const Pair kept = pair_at(forward.kept, call.shape);
+  const Kept kept = kept_at(forward.kept, call.shape);
   // Outside training gate is not needed any more, so SwiGLU works in place.
-  void* const hidden = call.shape.mode == Mode::train ? forward.space : kept.gate;
-  multiply(call.shape, kept, hidden);
+  void* const not_kept = call.shape.mode == Mode::train ? forward.space : kept.pair.gate;
+  void* const hidden = kept.output != nullptr ? kept.output : not_kept;
+  multiply(call.shape, kept.pair, hidden);
   down_.linear.forward(call, down_.weight, hidden, to, forward.scratch, add);
 }
 
 // hidden: gradients of gate and up; projection: SwiGLU's output. In a whole backward that lies where the gradient of
 // `up` comes to lie, which is made when the output is not needed any more.
 uint64_t GatedMlp::backward_bytes(const Shape& shape, MlpPart part, Half half) const {
-  if (part == MlpPart::hidden) return kept_bytes(shape);
+  if (part == MlpPart::hidden) {
+    BumpAllocator layout;
+    pair_in(layout, shape);
+    return layout.bytes();
+  }
   return half == Half::both ? 0 : bytes_of_rows(shape, gate_.linear.out);
 }
 
 void GatedMlp::backward_projection(const Call& call, const Backward& backward, const void* d_projected) const {
   const bool inputs = call.half != Half::weight;
-  const Pair kept = pair_at(backward.kept, call.shape), d = pair_at(backward.hidden, call.shape);
-  void* const output = call.half == Half::both ? d.up : backward.projection;
-  if (inputs) multiply(call.shape, kept, output);
+  const Kept kept = inputs ? kept_at(backward.kept, call.shape) : Kept{};
+  const Pair d = pair_at(backward.hidden, call.shape);
+  void* output = call.half == Half::both ? d.up : backward.projection;
+  if (kept.output != nullptr && call.half == Half::both) {
+    output = kept.output;
+  } else if (kept.output != nullptr) {
+    core::copy_bytes(output, kept.output, bytes_of_rows(call.shape, gate_.linear.out));
+  } else if (inputs) {
+    multiply(call.shape, kept.pair, output);
+  }
   if (call.half != Half::input) {
     down_.linear.weight_gradients(call, down_.weight, output, d_projected, backward.scratch);
   }
   if (!inputs) return;
   down_.linear.input_gradient(call, down_.weight, d_projected, d.gate, backward.scratch);
-  multiply_backward(call.shape, kept, d);
+  multiply_backward(call.shape, kept.pair, d);
 }
 
 void GatedMlp::backward_hidden(const Call& call, const Backward& backward, const void* normed, void* d_normed) const {

@@ -1,6 +1,7 @@
 // SwiGLU: the product of two products of the input, of which one, the gate, goes through SiLU, and a third behind it
 // (Shazeer, "GLU Variants Improve Transformer", 2020), as Llama has it; or GeGLU, with GELU, as Gemma has it. It keeps
-// gate and up, F elements of a token each, and makes the output of SwiGLU or GeGLU again for backward.
+// gate and up, F elements of a token each, and makes the output of SwiGLU or GeGLU again for backward; with
+// Shape::keeps_outputs it keeps that, too.
 #pragma once
 #include "models/bump_allocator.h"
 #include "models/common/mlp.h"
@@ -28,6 +29,14 @@ class GatedMlp final : public Mlp {
   struct Pair {
     void *gate, *up;
   };
+  // What is kept in training; `output` is null where it is made again.
+  struct Kept {
+    Pair pair;
+    void* output;
+  };
+  Kept kept_in(BumpAllocator& layout, const Shape& shape) const;
+  Kept kept_at(std::byte* base, const Shape& shape) const;
+  bool keeps_output(const Shape& shape) const { return shape.mode == Mode::train && shape.keeps_outputs; }
   Pair pair_in(BumpAllocator& layout, const Shape& shape) const;
   Pair pair_at(std::byte* base, const Shape& shape) const;
   int64_t elements(const Shape& shape) const { return shape.rows() * gate_.linear.out; }

@@ -1,6 +1,8 @@
 // Two products with GELU between them, as GPT-2 and BERT have it. It keeps the input of GELU, F elements of a token,
-// and makes its output again for backward.
+// and makes its output again for backward; with Shape::keeps_outputs it keeps both. A product that applies GELU rounds
+// once where a pass over its input rounds twice: such an output is kept always, so that all backwards read the same.
 #pragma once
+#include "models/bump_allocator.h"
 #include "models/common/mlp.h"
 
 namespace zrt::models {
@@ -19,6 +21,18 @@ class GeluMlp final : public Mlp {
   void backward_hidden(const Call& call, const Backward& backward, const void* normed, void* d_normed) const override;
 
  private:
+  // Before GELU and behind it; `output` is null where it is made again.
+  struct Kept {
+    void *before, *output;
+  };
+  Kept kept_in(BumpAllocator& layout, const Shape& shape) const;
+  Kept kept_at(std::byte* base, const Shape& shape) const;
+  bool keeps_output(const Shape& shape) const {
+    return shape.mode == Mode::train && (shape.keeps_outputs || in_.linear.fuses_gelu());
+  }
+  // Forward: GELU's output. Outside training its input is not needed any more, so GELU works in place.
+  void* gelu_of(const Call& call, const Forward& forward) const;
+
   Product in_, out_;
 };
 

@@ -64,11 +64,15 @@ std::vector<GemmSpec> Layer::products(const Shape& shape) const {
 }
 
 void Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  if (part == norm_1) kept.first_norm = norm_.statistics_in(layout, row_share(shape));
+  if (part == norm_1) {
+    kept.first_norm = norm_.statistics_in(layout, row_share(shape));
+    if (keeps_normed(shape)) kept.first_normed = layout.take(own_bytes(shape));
+  }
   if (part == attention) kept.attention = attention_.kept_in(layout, shape);
   if (part == norm_2) {
     kept.second_norm = norm_.statistics_in(layout, row_share(shape));
     kept.residual = layout.take(own_bytes(shape));
+    if (keeps_normed(shape)) kept.second_normed = layout.take(own_bytes(shape));
     if (norms_behind_) {
       kept.attention_norm = norm_.statistics_in(layout, row_share(shape));
       kept.from_attention = layout.take(own_bytes(shape));
@@ -112,11 +116,12 @@ Layer::ForwardSpace Layer::forward_space(BumpAllocator& layout, const Shape& sha
   if (shape.mode != Mode::train) kept = kept_in_workspace(layout, shape);
   // In a post-LN layer the second norm's output is added to the MLP's.
   const bool apart = post_norm_ || mlp_->reads_late();
-  if (apart) space.normed = layout.take(room(shape));
+  const uint64_t normed_bytes = keeps_normed(shape) ? 0 : room(shape);
+  if (apart) space.normed = layout.take(normed_bytes);
   BumpAllocator beside = layout.overlay(), mlp = layout.overlay();
   // Heads that are turned apart lie over the norm's output that they were made of.
   BumpAllocator normed = beside.overlay();
-  if (!apart) space.normed = normed.take(room(shape));
+  if (!apart) space.normed = normed.take(normed_bytes);
   space.attention.turned = beside.take(attention_.turned_bytes(shape));
   beside.cover(normed);
   space.attention.workspace = beside.take<std::byte>(attention_.forward_workspace(shape));

@@ -5,10 +5,11 @@
 // (in brackets: of an Mlp with ports).
 // In training norm_1 keeps the statistics of its norm (fp32), attention what Attention keeps, norm_2 the residual
 // stream after attention and the statistics of its norm, and hidden what the Mlp keeps. Norms' outputs are computed
-// again for backward; with less kept, so is what the part hidden makes.
+// again for backward, unless Shape::keeps_outputs says that norm_1 and norm_2 keep them; with less kept, so is what the
+// part hidden makes.
 //
 // Where these ranks share rows, too, norms and what is added to the residual stream are computed of a rank's own rows
-// alone; ports have room for all rows, each rank's at their place. The output of a norm is then made again for
+// alone; ports have room for all rows, each rank's at their place. The output of a norm is then always made again for
 // backward, and brought together again, in front of the part that reads it (Call::again, Call::ports).
 // Attention, hidden and projection have products, whose weights' gradients may come later.
 //
@@ -73,6 +74,7 @@ class Layer final : public TransformerBlock {
     // Read by norms behind: what attention and the MLP made, own rows.
     void *from_attention, *from_mlp;
     Norm::Statistics attention_norm, mlp_norm;
+    void *first_normed, *second_normed;  // outputs of the norms; null where they are made again
   };
   struct ForwardSpace {
     Attention::Forward attention;
@@ -121,8 +123,11 @@ class Layer final : public TransformerBlock {
                                    float* held) const;
   // The output of the first norm for own rows.
   void first_norm(const Call& call, void* y, const Norm::Statistics& statistics) const;
-  // The output of a norm, for the gradients of what reads it: brought by a port; or made again in `space`, where the
-  // weight half finds it.
+  bool keeps_normed(const Shape& shape) const {
+    return shape.mode == Mode::train && shape.keeps_outputs && !shares_rows();
+  }
+  // The output of a norm, for the gradients of what reads it: kept, or brought by a port, or made again in `space`. The
+  // weight half finds it there in any case.
   const void* normed_again(const Call& call, size_t port, const Kept& kept, void* space) const;
   // d += the gradient of the residual stream, for own rows.
   void add_stream(const Call& call, const void* d_stream, void* d) const;

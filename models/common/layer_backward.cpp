@@ -118,7 +118,10 @@ const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* 
 
 const void* Layer::normed_again(const Call& call, size_t port, const Kept& kept, void* space) const {
   if (call.port(port) != nullptr || call.half == Half::weight || shares_rows()) return call.port_or(port, space);
-  if (port == normed_1) {
+  if (void* const there = port == normed_1 ? kept.first_normed : kept.second_normed; there != nullptr) {
+    if (call.half == Half::both) return there;
+    core::copy_bytes(space, there, static_cast<uint64_t>(own_rows(call).count) * row_bytes(call.shape));
+  } else if (port == normed_1) {
     first_norm(call, space, {});
   } else {
     norm_.forward(call, second_norm_weight_, own_rows(call).count, kept.residual, space, {});

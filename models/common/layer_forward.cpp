@@ -36,7 +36,8 @@ void Layer::forward(const Call& call) const {
   // Outside training the residual stream crosses calls where ranks exchange what is between them.
   if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
   if (shape.mode != Mode::train && exchanges_) kept.routed = call.saved_of(route);
-  void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
+  void* const first = call.port_or(normed_1, kept.first_normed != nullptr ? kept.first_normed : space.normed);
+  void* const second = call.port_or(normed_2, kept.second_normed != nullptr ? kept.second_normed : space.normed);
   void* from_attention = call.port_or(attended, norms_behind_ ? kept.from_attention : kept.residual);
   void* from_mlp = call.port_or(projected, norms_behind_ ? kept.from_mlp : call.output);
   // A product can add where what it adds to stays in the run.

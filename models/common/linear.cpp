@@ -117,7 +117,8 @@ void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy
   const int64_t n = call.shape.rows() * in;
   if (fuses_gelu_gradient(call.shape)) {
     find_gemm(fused_input(call.shape)).run({dy, call.weights[weight], d, nullptr, nullptr, before, scratch});
-    return gelu(call.shape.type, before, x, n);
+    if (x != nullptr) gelu(call.shape.type, before, x, n);
+    return;
   }
   input_gradient(call, weight, dy, d, scratch);
   (erf ? gelu_erf_backward : gelu_backward)(call.shape.type, before, d, x, n);

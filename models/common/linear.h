@@ -43,7 +43,7 @@ struct Linear {
   // before = x W [+ b] and y = gelu(before). before may be y: then only y is left.
   void forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y, std::byte* scratch) const;
   void input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const;
-  // For x = gelu(before): d = the gradient of `before`, and x again.
+  // For x = gelu(before): d = the gradient of `before`, and x again, which may be null: then nobody needs it.
   void input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
                            std::byte* scratch) const;
   void weight_gradients(const Call& call, size_t weight, const void* x, const void* dy, std::byte* scratch) const;

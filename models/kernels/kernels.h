@@ -77,7 +77,7 @@ ZRT_KERNEL(bias_gradient_workspace, uint64_t(int64_t rows, int64_t n));
 ZRT_KERNEL(write_gradient, void(const float* sums, int64_t n, GradTarget grad));
 
 ZRT_KERNEL(gelu, void(DType type, const void* x, void* y, int64_t n));  // tanh approximation
-// y = gelu(x) again and d = d · gelu'(x), in one pass.
+// y = gelu(x) again and d = d · gelu'(x), in one pass; y may be null.
 ZRT_KERNEL(gelu_backward, void(DType type, const void* x, void* d, void* y, int64_t n));
 // The same by the error function (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016): y = x · Φ(x).
 ZRT_KERNEL(gelu_erf, void(DType type, const void* x, void* y, int64_t n));

@@ -102,7 +102,10 @@ void read_recompute(const Values& values, MemoryConfig& memory) {
   memory.open_recompute = value.value == "auto";
   if (!value.value.is_array()) {
     const std::string kind = values.choice(value.path);
-    memory.recompute = kind == "full" ? Recompute::full : kind == "selective" ? Recompute::selective : Recompute::none;
+    memory.recompute = kind == "full"        ? Recompute::full
+                       : kind == "selective" ? Recompute::selective
+                       : kind == "never"     ? Recompute::never
+                                             : Recompute::none;
     return;
   }
   for (const json& entry : value.value) {

@@ -163,9 +163,9 @@ constexpr Key memory_keys[] = {
     key("update_when", t_text, R"("after_norm")", one_of("after_norm as_ready next_forward"), Effect::results,
         "When weights are updated: after the norm of the whole gradient is known, each as soon as its gradient is, or "
         "each in the next step, while blocks before it run their forward."),
-    key("recompute", t_text | t_list, R"("auto")", one_of("auto none selective full"), Effect::cost,
+    key("recompute", t_text | t_list, R"("auto")", one_of("auto never none selective full"), Effect::cost,
         "Which activations the backward computes again: of all layers, of a list of layers, or auto: what the "
-        "budgets need."),
+        "budgets need, and where a budget has room left, not even outputs of norms and activation functions (never)."),
     key("microbatch_order", t_text, R"("auto")", one_of("auto microbatch_major layer_major"), Effect::cost,
         "Whether a step takes microbatch by microbatch or layer by layer; auto: layer by layer where gradients "
         "are sharded."),

@@ -54,7 +54,16 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
     const double prepare = 2 * size * stream / rates.pass_bytes_per_second;
     return {prepare, products + attention_forward + attention_backward + 2 * pass};
   }
-  return {products / 3 + attention_forward + pass, products * 2 / 3 + attention_backward + 2 * pass};
+  // Outputs that are kept need not be made again: an input less is read for them, and they are written once.
+  double again = 0;
+  if (shape.keeps_outputs) {
+    models::Shape without = shape;
+    without.keeps_outputs = false;
+    const uint64_t outputs = models::lay_out_saved(block, shape, models::all_parts) -
+                             models::lay_out_saved(block, without, models::all_parts);
+    again = std::min(pass, 2 * static_cast<double>(outputs) / rates.pass_bytes_per_second);
+  }
+  return {products / 3 + attention_forward + pass, products * 2 / 3 + attention_backward + 2 * pass - again};
 }
 
 double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half) {

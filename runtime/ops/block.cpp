@@ -27,7 +27,7 @@ void run_block(const OpCall& call) {
   auto* control = call.as<Control>(Role::control);
 
   models::Call c;
-  c.shape = layout.shape(*spec(call.op.kind).block);
+  c.shape = layout.shape(*spec(call.op.kind).block, call.op.block);
   c.tokens = call.as<int32_t>(Role::tokens);
   c.targets = call.as<int32_t>(Role::targets);
   c.input = call.at(Role::input);
@@ -137,7 +137,7 @@ double frozen_share(const CostCall& call) {
 
 double block_seconds(const CostCall& call) {
   const models::Block& block = *call.layout.model->blocks[call.op.block];
-  const models::Shape shape = call.layout.shape(*spec(call.op.kind).block);
+  const models::Shape shape = call.layout.shape(*spec(call.op.kind).block, call.op.block);
   const bool last = call.layout.model->predicts(call.op.block);
   const Cluster& cluster = call.cluster;
   const BlockCost cost = block_cost(block, shape, last, cluster);

@@ -52,10 +52,10 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
       buffers_[b].output = keep("output", b, plans_[b + 1].input_tier(), width_bytes(b), here.activations);
     }
     buffers_[b].forward_workspace =
-        add("forward workspace of " + block.name(), Category::workspace, block.forward_workspace_bytes(shape_), 1);
+        add("forward workspace of " + block.name(), Category::workspace, block.forward_workspace_bytes(shape_of(b)), 1);
     if (mode == Mode::decode) {
       buffers_[b].cache =
-          add("cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried);
+          add("cache of " + block.name(), Category::activations, block.cache_bytes(shape_of(b)), 1, Life::carried);
     }
     if (layout.model->receives(b)) {
       const uint64_t bytes = layout.boundary_bytes(layout.model->input_width(b), shape_);
@@ -71,7 +71,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
     if (mode == Mode::train) add_training(b, here);
     if (mode != Mode::train && runs.size() > 1) {
       buffers_[b].saved = add("saved of " + block.name(), Category::activations,
-                              models::lay_out_saved(block, shape_, block.anatomy().all()), 1);
+                              models::lay_out_saved(block, shape_of(b), block.anatomy().all()), 1);
     }
   }
   pools_.assign();
@@ -112,16 +112,16 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   const BlockPlan& plan = plans_[b];
   const models::Parts left_out = plan.left_out();
   buffers_[b].saved = keep("saved", b, layout_.placement.activation(static_cast<uint32_t>(b)),
-                           models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
+                           models::lay_out_saved(block, shape_of(b), block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
-      add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
+      add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_of(b), left_out), 1);
   const bool apart = plan.weights_apart();
   uint64_t held = 0, workspace = 0;
   for (const BackwardRun& run : plan.backward()) {
     if (run.half == models::Half::input) {
-      held = std::max(held, models::lay_out_held(block, shape_, plan.held_parts(run.parts)));
+      held = std::max(held, models::lay_out_held(block, shape_of(b), plan.held_parts(run.parts)));
     }
-    workspace = std::max(workspace, block.backward_workspace_bytes(shape_, run.parts, run.half));
+    workspace = std::max(workspace, block.backward_workspace_bytes(shape_of(b), run.parts, run.half));
   }
   buffers_[b].held = add("held of " + block.name(), Category::activations, held, apart ? alive.held : 1);
   buffers_[b].d_ports =

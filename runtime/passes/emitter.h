@@ -78,6 +78,7 @@ class Emitter {
   void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, const std::vector<BufferId>& buffers,
                 bool gradients);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
+  models::Shape shape_of(size_t b) const { return layout_.shape(shape_.mode, b); }
   uint64_t width_bytes(size_t b) const;
   BufferId add(const std::string& name, core::Category category, uint64_t bytes, uint32_t slots,
                Life life = Life::transient);

@@ -70,11 +70,14 @@ Compiled compile_at_distance(const Config& config, const Layout& layout, const s
     chosen = std::move(compiled);
     if (!cluster) break;
   }
-  if (!check) return chosen;
-  const auto start = std::chrono::steady_clock::now();
-  verify(chosen.set, chosen.layout);
-  chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (check) verify_stage(chosen);
   return chosen;
+}
+
+void verify_stage(Compiled& stage) {
+  const auto start = std::chrono::steady_clock::now();
+  verify(stage.set, stage.layout);
+  stage.verify_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace zrt::runtime

@@ -17,4 +17,6 @@ namespace zrt::runtime {
 Compiled compile_at_distance(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                              const Limits& limits, bool check = true);
 
+void verify_stage(Compiled& stage);  // and takes its time
+
 }  // namespace zrt::runtime

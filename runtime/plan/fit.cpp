@@ -7,6 +7,7 @@
 
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/plan/distance.h"
+#include "runtime/plan/kept_outputs.h"
 #include "runtime/plan/settle_placement.h"
 #include "runtime/plan/simulator.h"
 #include "runtime/plan/stage_runs.h"
@@ -40,6 +41,17 @@ void settle_gathered_for(Layout& layout, const std::vector<std::string>& phases,
     layout = candidate;
     return;
   }
+}
+
+void verify_together(const Fitted& fitted) {
+  if (fitted.stages.size() == 1) return;
+  std::vector<const ProgramSet*> sets;
+  std::vector<int> firsts;
+  for (const Compiled& stage : fitted.stages) {
+    sets.push_back(&stage.set);
+    firsts.push_back(stage.layout.mesh.first_of(stage.layout.stage.index));
+  }
+  verify_collectives(sets, firsts);
 }
 
 Fitted settle(const Config& config, std::vector<Layout> layouts, FitRequest request) {
@@ -83,23 +95,31 @@ Fitted settle(const Config& config, std::vector<Layout> layouts, FitRequest requ
     result.phases = without_copies(std::move(result.phases));
     compile_all();
   }
-  if (request.check && result.stages.size() > 1) {
-    std::vector<const ProgramSet*> sets;
-    std::vector<int> firsts;
-    for (const Compiled& stage : result.stages) {
-      sets.push_back(&stage.set);
-      firsts.push_back(stage.layout.mesh.first_of(stage.layout.stage.index));
-    }
-    verify_collectives(sets, firsts);
-  }
+  if (request.check) verify_together(result);
   return result;
 }
 
+bool holds(const TierBytes& peaks, const FitRequest& request) {
+  return request.limits.hold(peaks) && request.distance_limits.hold(peaks);
+}
+
 bool holds(const Fitted& fitted, const FitRequest& request) {
-  return std::all_of(fitted.stages.begin(), fitted.stages.end(), [&](const Compiled& stage) {
-    const TierBytes peaks = peak_bytes(stage.plan);
-    return request.limits.hold(peaks) && request.distance_limits.hold(peaks);
-  });
+  return std::all_of(fitted.stages.begin(), fitted.stages.end(),
+                     [&](const Compiled& stage) { return holds(peak_bytes(stage.plan), request); });
+}
+
+// A stage that leaves room, or all of them, may still compute less again.
+Fitted with_outputs_kept(Fitted fitted, const FitRequest& request) {
+  if (!request.timed) return fitted;
+  bool changed = false;
+  for (Compiled& stage : fitted.stages) {
+    const bool more = keep_outputs(stage, fitted.phases, request.limits,
+                                   [&](const TierBytes& peaks) { return holds(peaks, request); });
+    if (more && request.check) verify_stage(stage);
+    changed = changed || more;
+  }
+  if (changed && request.check) verify_together(fitted);
+  return fitted;
 }
 
 // Settings that a user might choose by hand for all stages alike, of what the layouts leave open.
@@ -185,9 +205,9 @@ Fitted fit(const Config& config, const std::vector<Layout>& layouts, const FitRe
     std::vector<Layout> beside = layouts;
     for (Layout& layout : beside) layout.overlap = true;
     Fitted fitted = settle_together(config, beside, request);
-    if (has_room(fitted, request)) return fitted;
+    if (has_room(fitted, request)) return with_outputs_kept(std::move(fitted), request);
   }
-  return settle_together(config, layouts, request);
+  return with_outputs_kept(settle_together(config, layouts, request), request);
 }
 
 }  // namespace zrt::runtime

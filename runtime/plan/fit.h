@@ -1,6 +1,6 @@
 // The one search for a setting of a run that fits its memory: overlap, of all stages of a pipeline alike, and
-// placement, recomputation, order of microbatches, prefetch distance, of each stage for itself or of all alike. Results
-// are the same bits for every outcome.
+// placement, recomputation (where memory is left: none at all), order of microbatches, prefetch distance, of each stage
+// for itself or of all alike. Results are the same bits for every outcome.
 #pragma once
 #include <functional>
 #include <string>

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/device.h"
 #include "optimizer/optimizer.h"
 #include "runtime/cost/cost.h"
 #include "runtime/program/placement_rules.h"
@@ -88,7 +89,7 @@ class Prices {
     return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / alive_ / link_};
   }
   OffloadCandidate recompute(size_t b) const {
-    const models::Shape shape = layout_.shape(models::Mode::train);
+    const models::Shape shape = layout_.shape(models::Mode::train, b);
     const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, cluster_);
     return {What::recompute, b, kept_bytes(b, false), cost.forward_seconds * layout_.microbatches};
   }
@@ -96,7 +97,8 @@ class Prices {
  private:
   // What a block saves, and with `input` what the one before it hands on.
   uint64_t kept_bytes(size_t b, bool input) const {
-    const models::Shape shape = layout_.shape(models::Mode::train);
+    const core::OnPlace here({layout_.device, nullptr});  // blocks' sizes depend on it
+    const models::Shape shape = layout_.shape(models::Mode::train, b);
     uint64_t bytes = models::lay_out_saved(*layout_.model->blocks[b], shape, models::all_parts);
     const models::Model& model = *layout_.model;
     if (input && !model.embeds(b)) {
@@ -239,8 +241,7 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
   }
   // From the first layer on: its activations are needed last.
   for (size_t block : layer_blocks(*layout.model)) {
-    if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) != Recompute::none)
-      continue;
+    if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) > Recompute::none) continue;
     const OffloadCandidate moved = prices.activations(block), again = prices.recompute(block);
     const bool recompute = layout.open_recompute && (!layout.open_placement || again.price() <= moved.price());
     if (recompute || (layout.open_placement && layout.open_activations)) order.push_back(recompute ? again : moved);

@@ -37,7 +37,7 @@ double elements_of(const models::Block& block) {
 // Of a forward and a backward over a microbatch, and of what is computed again in between.
 double seconds_of(const Layout& whole, size_t block, const Cluster& cluster) {
   const bool last = block + 1 == whole.model->blocks.size();
-  const models::Shape shape = whole.shape(models::Mode::train);
+  const models::Shape shape = whole.shape(models::Mode::train, block);
   const BlockCost cost = block_cost(*whole.model->blocks[block], shape, last, cluster);
   double again = 0;  // shares of the forward
   const BlockPlan plan(whole, block);

@@ -137,6 +137,8 @@ std::string resident_tiers_text(const Layout& layout) {
     return layout.placement.tiers(u).update == Tier::host ? Has::yes : Has::no;
   };
   lines.add(units_text(layout, on_host), "updated on the host", "");
+  lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::never; }), "nothing computed again",
+            "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::selective; }),
             "computed again where that is cheap", "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::full; }), "computed again", "");

@@ -95,7 +95,8 @@ class SuggestionSearch {
     const MemoryConfig& memory = config_.memory;
     if (!memory.open_recompute && memory.recompute != Recompute::full) {
       std::vector<Changes>& again = all.emplace_back();
-      if (memory.recompute == Recompute::none) again.push_back({{"memory.recompute", "selective"}});
+      if (memory.recompute == Recompute::never) again.push_back({{"memory.recompute", "none"}});
+      if (memory.recompute <= Recompute::none) again.push_back({{"memory.recompute", "selective"}});
       again.push_back({{"memory.recompute", "full"}});
     }
     const Mesh& mesh = config_.mesh;

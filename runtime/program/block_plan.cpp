@@ -23,10 +23,10 @@ BlockPlan::BlockPlan(const Layout& layout, size_t block)
   input_tier_ = early ? core::Tier::device : layout.placement.activation(static_cast<uint32_t>(block));
 
   const Recompute asked = layout.placement.keeps(block);
-  if (asked != Recompute::none && !model.embeds(block) && !model.predicts(block)) {
+  if (asked > Recompute::none && !model.embeds(block) && !model.predicts(block)) {
     const bool full = asked == Recompute::full;
     const Parts& light = anatomy_->light;
-    rerun_ = full ? models::parts_to_rerun(what, layout.shape(models::Mode::train)) : light;
+    rerun_ = full ? models::parts_to_rerun(what, layout.shape(models::Mode::train, block)) : light;
     if (rerun_.count() > 0) {
       recompute_ = asked;
       left_out_ = full ? anatomy_->all() : Parts{static_cast<uint8_t>(light.first + 1), light.end};

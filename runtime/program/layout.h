@@ -52,8 +52,14 @@ struct Layout : RunSettings, Decisions {
     return has_master(unit) ? unit.held.states : unit.held.weights;
   }
   core::Form logical_form(const optimizer::Unit& unit) const { return core::form_of(logical_type(unit)); }
+  // Rows and types are the same for all blocks; what a block keeps is its own.
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
+  }
+  models::Shape shape(models::Mode mode, size_t block) const {
+    models::Shape shape = this->shape(mode);
+    shape.keeps_outputs = mode == models::Mode::train && placement.keeps(block) == Recompute::never;
+    return shape;
   }
   uint32_t windows() const { return microbatches / reduce_every; }
   Sharing sharing() const;

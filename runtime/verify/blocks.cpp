@@ -58,7 +58,7 @@ class BlockChecker {
                               : op_.kind == OpKind::decode ? models::Mode::decode
                                                            : models::Mode::train;
     const bool trains = mode == models::Mode::train;
-    const models::Shape shape = layout_.shape(mode);
+    const models::Shape shape = layout_.shape(mode, op_.block);
     if (mode == models::Mode::decode && block_.cache_bytes(shape) > 0) require(Role::cache);
     if (op_.half == Half::weight) return;
     if (!trains && order_.runs(op_.kind).size() == 1) return;

@@ -107,7 +107,7 @@ std::vector<PartRun> PartOrder::halves(bool overlap) const {
 void PartOrder::recompute(const Layout& layout, size_t block) {
   const Recompute how = layout.placement.keeps(block);
   if (how == Recompute::full) {
-    const models::Shape shape = layout.shape(models::Mode::train);
+    const models::Shape shape = layout.shape(models::Mode::train, block);
     uint8_t end = anatomy_.all().end;
     while (end > 0 && layout.model->blocks[block]->saved_bytes(shape, end - 1u) == 0) --end;
     again_ = {0, end};

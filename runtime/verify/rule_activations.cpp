@@ -104,7 +104,7 @@ void ActivationRule::require_holding(const Op& op) const {
   const auto held = [](const Access& access) { return access.role == Role::held; };
   const models::Block& block = *walk_.layout.model->blocks[op.block];
   if (std::any_of(op.accesses.begin(), op.accesses.end(), held)) return;
-  if (models::lay_out_held(block, walk_.layout.shape(models::Mode::train), op.parts) == 0) return;
+  if (models::lay_out_held(block, walk_.layout.shape(models::Mode::train, op.block), op.parts) == 0) return;
   walk_.fail(
       fmt::format("has no buffer for what its parts hold from the half of inputs to that of weights; it follows {}",
                   walk_.name(before(walk_.program, walk_.now))));

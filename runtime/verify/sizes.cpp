@@ -52,7 +52,7 @@ class SizeChecker {
     const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
     if (!inserted) return found->second;
     const models::Block& block = *layout_.model->blocks[op.block];
-    const models::Shape shape = layout_.shape(mode(op));
+    const models::Shape shape = layout_.shape(mode(op), op.block);
     BlockBytes& bytes = found->second;
     if (shape.mode != Mode::train) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
     if (shape.mode == Mode::train) {
@@ -146,7 +146,7 @@ class SizeChecker {
       case Role::recomputed:
         return block_bytes(op).recomputed;
       case Role::held:
-        return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train),
+        return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train, op.block),
                                     orders_[op.block].held_with(op.parts));
       case Role::port:
       case Role::d_port:
@@ -158,8 +158,8 @@ class SizeChecker {
                core::dtype_size(layout_.logical_type(layout_.units.units[u]));
       case Role::workspace:
         if (op.kind == OpKind::backward) {
-          return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train), op.parts,
-                                                                           op.half);
+          return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train, op.block),
+                                                                           op.parts, op.half);
         }
         return op.kind == OpKind::refine ? refine_bytes(op) : block_bytes(op).workspace;
       case Role::cache:

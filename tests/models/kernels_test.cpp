@@ -115,10 +115,13 @@ TEST_CASE("GELU and its gradient match fp64, also far from zero") {
     slope.push_back(dy.at(i) * (0.5 * (1 + t) + du));
   }
   gelu(type, x.data(), y.data(), n);
+  KernelBuffer alone = d;
   gelu_backward(type, x.data(), d.data(), again.data(), n);
+  gelu_backward(type, x.data(), alone.data(), nullptr, n);
   CHECK(error_of(y, expected) < tolerance(type));
   CHECK(error_of(d, slope) < tolerance(type));
   CHECK(again == y);
+  CHECK(alone == d);
 }
 
 TEST_CASE("GELU by the error function and its gradient match fp64, also far from zero") {
@@ -135,7 +138,10 @@ TEST_CASE("GELU by the error function and its gradient match fp64, also far from
     slope.push_back(dy.at(i) * (below + v * std::exp(-v * v / 2) / std::sqrt(2 * M_PI)));
   }
   gelu_erf(type, x.data(), y.data(), n);
+  KernelBuffer alone = d;
   gelu_erf_backward(type, x.data(), d.data(), again.data(), n);
+  gelu_erf_backward(type, x.data(), alone.data(), nullptr, n);
+  CHECK(alone == d);
   CHECK(error_of(y, expected) < tolerance(type));
   CHECK(error_of(d, slope) < tolerance(type));
   CHECK(again == y);

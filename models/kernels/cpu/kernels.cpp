@@ -134,8 +134,9 @@ void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
-      typed_kernels<T>().gelu_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
-                                       static_cast<T*>(y) + begin, end - begin);
+      T* const again = y == nullptr ? nullptr : static_cast<T*>(y) + begin;
+      typed_kernels<T>().gelu_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin, again,
+                                       end - begin);
     });
   });
 }
@@ -153,8 +154,9 @@ void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
-      typed_kernels<T>().gelu_erf_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
-                                           static_cast<T*>(y) + begin, end - begin);
+      T* const again = y == nullptr ? nullptr : static_cast<T*>(y) + begin;
+      typed_kernels<T>().gelu_erf_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin, again,
+                                           end - begin);
     });
   });
 }

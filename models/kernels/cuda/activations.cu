@@ -83,7 +83,8 @@ struct GeluBackward {
       v[i] = gelu.value;
       dv[i] = dv[i] * gelu.slope;
     }
-    save(y + at, left, v), save(d + at, left, dv);
+    if (y != nullptr) save(y + at, left, v);
+    save(d + at, left, dv);
   }
 };
 
@@ -126,7 +127,8 @@ struct GeluErfBackward {
       v[i] = x * below;
       dv[i] = dv[i] * (below + x * (0.39894228f * exponential<T>(-0.5f * x * x)));
     }
-    save(y + at, left, v), save(d + at, left, dv);
+    if (y != nullptr) save(y + at, left, v);
+    save(d + at, left, dv);
   }
 };
 

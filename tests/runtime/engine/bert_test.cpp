@@ -56,7 +56,7 @@ TEST_CASE("BERT has the same bits in a pipeline and without one") {
       const Outcome plain = run(model, s);
       for (const ScheduleKind kind :
            {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
-        for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const Recompute how : {Recompute::never, Recompute::none, Recompute::selective, Recompute::full}) {
           s.stage = static_cast<int>(kind) % 4, s.recompute = {how};
           const Outcome outcome = run_pipeline(model, s, kind, 2, kind == ScheduleKind::interleaved ? 2 : 1);
           CAPTURE(pre_norm, core::dtype_name(type), static_cast<int>(kind), static_cast<int>(how));

@@ -123,7 +123,7 @@ TEST_CASE("Spread experts have the same bits whatever the stage, units, overlap 
       const Outcome reference = run(make(llama, s), s);
       unsigned turn = 0;
       for (const int stage : {0, 1, 2, 3}) {
-        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const Recompute recompute : {Recompute::never, Recompute::none, Recompute::selective, Recompute::full}) {
           ++turn;
           if (left_to_processor(turn)) continue;
           s.stage = stage, s.recompute = {recompute}, s.overlap = turn % 2 == 1;

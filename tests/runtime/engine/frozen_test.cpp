@@ -140,9 +140,8 @@ TEST_CASE("frozen parameters change no bit under any stage, unit, placement and 
         other.overlap = choice & 2, other.serialize = choice & 4, other.persistence = choice & 1 ? 100 : 0;
         const auto all = placings();
         other.placement = choice % 5 == 4 ? nullptr : all[choice % all.size()].place;
-        other.recompute = {choice % 3 == 0   ? Recompute::full
-                           : choice % 3 == 1 ? Recompute::selective
-                                             : Recompute::none};
+        const Recompute kept[] = {Recompute::full, Recompute::selective, Recompute::none, Recompute::never};
+        other.recompute = {kept[(choice + turn) % 4]};
         CAPTURE(static_cast<int>(type), number, s.ranks, s.stage, choice, core::dtype_name(s.compute), s.master);
         check_equal(run(model, other), reference);
       }

@@ -15,7 +15,7 @@ namespace zrt::testing {
 // Wherever states are, whatever is computed again and whenever updates are made, the bits are the same.
 inline void check_placements(const models::Model& model, core::DType compute) {
   using runtime::Recompute;
-  const std::vector<std::vector<Recompute>> kept{{}, {Recompute::selective}, {Recompute::full}};
+  const std::vector<std::vector<Recompute>> kept{{}, {Recompute::never}, {Recompute::selective}, {Recompute::full}};
   Setting s;
   s.ranks = 2, s.compute = compute, s.accumulation = 2, s.reduce_every = 2, s.steps = 3, s.clip = 0;
   const Outcome reference = run(model, s);
@@ -25,7 +25,7 @@ inline void check_placements(const models::Model& model, core::DType compute) {
     if (left_to_processor(turn)) continue;
     s.stage = static_cast<int>(turn % 4);
     s.placement = placing.place;
-    s.recompute = kept[turn % 3];
+    s.recompute = kept[turn % 4];
     s.overlap = turn % 2 == 0, s.early_updates = turn % 5 == 0;
     s.unit_elements = turn % 2 ? 3000 : 1 << 20;
     INFO(model.type << ", " << core::dtype_name(compute) << ", " << placing.name << ", stage " << s.stage << ", turn "

@@ -70,7 +70,8 @@ TEST_CASE("real models have the same bits in a pipeline and without one", "[long
     if (inserted) reference->second = run(models[model], s);
     const int stages = 2 + static_cast<int>(choose.of(3));
     s.stage = static_cast<int>(choose.of(4));
-    s.recompute = std::vector<std::vector<Recompute>>{{}, {Recompute::selective}, {Recompute::full}}[choose.of(3)];
+    s.recompute = std::vector<std::vector<Recompute>>{
+        {}, {Recompute::never}, {Recompute::selective}, {Recompute::full}}[choose.of(4)];
     const ScheduleKind kind = std::array{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                                          ScheduleKind::zb_h1}[choose.of(4)];
     const bool interleaved = kind == ScheduleKind::interleaved;

@@ -65,7 +65,7 @@ TEST_CASE("Shared experts beside spread ones have the same bits whatever the sta
       const Outcome reference = run(model, s);
       unsigned turn = 0;
       for (const int stage : {0, 3}) {
-        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const Recompute recompute : {Recompute::never, Recompute::none, Recompute::selective, Recompute::full}) {
           ++turn;
           if (left_to_processor(turn)) continue;
           s.stage = stage, s.recompute = {recompute}, s.overlap = turn % 2 == 1;

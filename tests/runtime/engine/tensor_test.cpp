@@ -87,7 +87,7 @@ TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, sharing rows 
           "[long]") {
   for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, gemma}) {
     for (const auto& [tensor, rows] : degrees) {
-      for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const Recompute how : {Recompute::never, Recompute::none, Recompute::selective, Recompute::full}) {
         Setting s = setting_of(tensor, rows);
         s.micro_batch = 2, s.steps = 1;
         s.recompute = {how};
@@ -197,7 +197,7 @@ TEST_CASE("ranks that share blocks whose gradients of weights come later have th
       const models::Model model = model_of(which, s, 0.1f, false, 4);
       const Outcome plain = run(model, s);
       for (const int stage : {0, 3}) {
-        for (const Recompute how : {Recompute::none, Recompute::full}) {
+        for (const Recompute how : {Recompute::never, Recompute::none, Recompute::full}) {
           s.stage = stage, s.recompute = {how};
           const Outcome outcome = run_pipeline(model, s, ScheduleKind::zb_h1, 3);
           CAPTURE(which, rows, reduce_every, stage, static_cast<int>(how));
@@ -218,7 +218,7 @@ TEST_CASE("ranks that share the blocks of stages keep states and activations els
     const models::Model model = model_of(which, s, 0.1f, false);
     const Outcome plain = run_pipeline(model, s, ScheduleKind::one_f_one_b, 2);
     for (const core::Tier tier : {core::Tier::host, core::Tier::nvme}) {
-      for (const Recompute how : {Recompute::none, Recompute::full}) {
+      for (const Recompute how : {Recompute::never, Recompute::none, Recompute::full}) {
         for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
           Setting moved = s;
           moved.recompute = {how};
@@ -247,7 +247,7 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
           for (const uint32_t reduce_every : {1u, 4u}) {
             for (const int stages : {1, 2}) {
               for (int stage = 0; stage <= 3; ++stage) {
-                for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+                for (const Recompute how : {Recompute::never, Recompute::none, Recompute::selective, Recompute::full}) {
                   for (const bool overlap : {false, true}) {
                     if (tensor * data * stages > 8 || (number++ % 31 != 0 && !full_tests())) continue;
                     Setting s = setting_of(tensor, rows);

@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "models/kernels/gemm.h"
 #include "runtime/program/block_plan.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/harness.h"
@@ -66,8 +67,14 @@ uint64_t live(const Case& c, const std::string& op, Category category) {
 // Of fp32 elements; all are multiples of 64 here, so that nothing is lost between them.
 constexpr uint64_t rows = batch * sequence, row = rows * hidden * 4, statistic = rows * 4;
 constexpr uint64_t gpt2_statistics = (4 + heads) * statistic, llama_statistics = (2 + heads) * statistic;
-constexpr uint64_t gpt2_saved = gpt2_statistics + 9 * row,
-                   llama_saved = llama_statistics + 5 * row + 2 * rows * ffn * 4;
+constexpr uint64_t llama_saved = llama_statistics + 5 * row + 2 * rows * ffn * 4;
+// A product that applies GELU keeps what comes before it and behind it.
+uint64_t gpt2_wide() {
+  return (models::products_fuse() ? 8 : 4) * row;
+}
+uint64_t gpt2_saved() {
+  return gpt2_statistics + 5 * row + gpt2_wide();
+}
 constexpr uint64_t head_saved[] = {2 * statistic + row, statistic + row};
 
 }  // namespace
@@ -76,7 +83,7 @@ TEST_CASE("A block that keeps nothing holds what its backward reads in its forwa
   struct {
     models::Model model;
     uint64_t saved, head;
-  } cases[] = {{gpt2(), gpt2_saved, head_saved[0]}, {llama(), llama_saved, head_saved[1]}};
+  } cases[] = {{gpt2(), gpt2_saved(), head_saved[0]}, {llama(), llama_saved, head_saved[1]}};
   for (const auto& [model, saved, head] : cases) {
     const std::string last = model.blocks[layers]->name();
     const Case all = compiled(model, Recompute::none), none = compiled(model, Recompute::full);
@@ -95,11 +102,25 @@ TEST_CASE("A block that keeps nothing holds what its backward reads in its forwa
   }
 }
 
+TEST_CASE("A block that computes nothing again keeps the outputs of its norms and of its activation function, too") {
+  struct {
+    models::Model model;
+    uint64_t saved, outputs, head;
+  } cases[] = {{gpt2(), gpt2_saved(), 2 * row + (models::products_fuse() ? 0 : 4 * row), head_saved[0]},
+               {llama(), llama_saved, 2 * row + rows * ffn * 4, head_saved[1]}};
+  for (const auto& [model, saved, outputs, head] : cases) {
+    const Case all = compiled(model, Recompute::never);
+    CHECK(live(all, "forward head", Category::activations) == (layers + 1) * row + layers * (saved + outputs) + head);
+    CHECK(live(all, "backward " + model.blocks[layers]->name(), Category::recompute) == 0);
+  }
+}
+
 TEST_CASE("A block that keeps a selection holds the MLP's input of one block at a time") {
   struct {
     models::Model model;
     uint64_t saved, wide, head;
-  } cases[] = {{gpt2(), gpt2_saved, 4 * row, head_saved[0]}, {llama(), llama_saved, 2 * rows * ffn * 4, head_saved[1]}};
+  } cases[] = {{gpt2(), gpt2_saved(), gpt2_wide(), head_saved[0]},
+               {llama(), llama_saved, 2 * rows * ffn * 4, head_saved[1]}};
   for (const auto& [model, saved, wide, head] : cases) {
     const Case some = compiled(model, Recompute::selective);
     CHECK(live(some, "forward head", Category::activations) == (layers + 1) * row + layers * (saved - wide) + head);
@@ -113,8 +134,8 @@ TEST_CASE("With all microbatches through a block at a time, one of them is compu
   const Case all = compiled(model, Recompute::none, 3, runtime::MicrobatchOrder::layer_major);
   const Case none = compiled(model, Recompute::full, 3, runtime::MicrobatchOrder::layer_major);
   CHECK(live(all, "forward head", Category::activations) - live(none, "forward head", Category::activations) ==
-        3 * layers * gpt2_saved);
-  CHECK(live(none, "backward h.2", Category::recompute) == gpt2_saved);
+        3 * layers * gpt2_saved());
+  CHECK(live(none, "backward h.2", Category::recompute) == gpt2_saved());
 }
 
 TEST_CASE("Embedding and head keep all, and so do blocks that have nothing to leave out") {

@@ -74,6 +74,8 @@ void statement(const Layout& layout, const std::string& whose, const std::string
       bool holds = true;
       if (word == "activations") {
         holds = tier == core::tier_names[static_cast<size_t>(layout.placement.activation(block))];
+      } else if (word == "nothing computed again") {
+        holds = layout.placement.keeps(block) == Recompute::never;
       } else if (word.starts_with("computed again")) {
         holds = layout.placement.keeps(block) == (word == "computed again" ? Recompute::full : Recompute::selective);
       } else {
@@ -182,7 +184,7 @@ void check_homes(PrintedLines& lines, const json& own, const StagePlan& plan) {
   }
   const Layout& layout = plan.compiled.layout;
   while (lines.take("  (.*): ([^:]*) → (\\w+)")) statement(layout, lines.part(1), lines.part(2), lines.part(3));
-  while (lines.take("  (.*): (updated on the host|computed again.*)"))
+  while (lines.take("  (.*): (updated on the host|nothing computed again|computed again.*)"))
     statement(layout, lines.part(1), lines.part(2), "");
 }
 

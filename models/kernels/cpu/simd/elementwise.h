@@ -15,17 +15,22 @@ void gelu(const T* x, T* y, int64_t n) {
   }
 }
 
-template <class T>
-void gelu_backward(const T* x, T* d, T* y, int64_t n) {
+template <bool again, class T>
+void gelu_gradient(const T* x, T* d, T* y, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float v = load(x + i);
     const float e = gelu_exp(v);
     const float s = 1.0f / (1.0f + e);
     const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * v * v);  // d(2u)/dx
-    save(y + i, v * s);
+    if (again) save(y + i, v * s);
     save(d + i, load(d + i) * (s + v * s * (e * s) * slope));
   }
+}
+
+template <class T>
+void gelu_backward(const T* x, T* d, T* y, int64_t n) {
+  (y != nullptr ? gelu_gradient<true, T> : gelu_gradient<false, T>)(x, d, y, n);
 }
 
 // Φ(x), the normal distribution, and its density, within 1.2e-7 relative. The tail Φ(-|x|) is e^(-x²/2) · t · P(t) with
@@ -58,15 +63,20 @@ void gelu_erf(const T* x, T* y, int64_t n) {
   }
 }
 
-template <class T>
-void gelu_erf_backward(const T* x, T* d, T* y, int64_t n) {
+template <bool again, class T>
+void gelu_erf_gradient(const T* x, T* d, T* y, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float v = load(x + i);
     const Normal at = normal_at(v);
-    save(y + i, v * at.below);
+    if (again) save(y + i, v * at.below);
     save(d + i, load(d + i) * (at.below + v * at.density));
   }
+}
+
+template <class T>
+void gelu_erf_backward(const T* x, T* d, T* y, int64_t n) {
+  (y != nullptr ? gelu_erf_gradient<true, T> : gelu_erf_gradient<false, T>)(x, d, y, n);
 }
 
 template <class T>
