@@ -76,6 +76,7 @@ void Training::start(const checkpoint::Reader* resumed) {
                     "be from the start.",
                     planned, needed));
   }
+  ahead_ = std::make_unique<data::ReadAhead>(source_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   validation_ = open_validation_data(config_, model_);
   data_ = data_json(config_, model_, *source_, validation_);
@@ -194,22 +195,24 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
   const bool tells = layout.mesh.place(Axis::tensor | Axis::pipeline, rank) == 0;  // of those that read the same
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, data_rank);
   for (int64_t row = 0; row < batch_.rows; ++row) {
-    source_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
+    ahead_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
     if (sample_log_ && tells) sample_log_->read(rank, first + row, source_->origin(first + row));
   }
 }
 
 void Training::step() {
+  const auto begin = std::chrono::steady_clock::now();
   // A skipped step does not move the schedule.
   const uint64_t updates = session_->executor(0).control().persistent.progress[0].updates;
   StepInputs inputs{static_cast<uint64_t>(config_.run.seed), static_cast<uint32_t>(step_), 0,
                     config_.schedule.rates(static_cast<int64_t>(updates))};
   if (config_.pseudo_to_real) inputs.rates.lr *= rate_factor(*config_.pseudo_to_real, life_, step_);
   if (hooks_.requests) inputs.requests = hooks_.requests();
-  const auto begin = std::chrono::steady_clock::now();
+  ahead_->begin_step(batch_.step_samples());
   if (trace_) trace_->before_step(step_ + 1);
   numbers_->take_step(step_ + 1, [&] { session_->run("step", inputs); });
-  seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  const auto end = std::chrono::steady_clock::now();
+  seconds_.push_back(std::chrono::duration<double>(end - begin).count() + behind_step_);
   ++step_;
   samples_ += batch_.step_samples();
   result_.last = read_metrics(*session_, step_, seconds_.back());
@@ -228,6 +231,7 @@ void Training::step() {
   const bool flat = plateau_ && plateau_->reached(result_.last.loss);
   delink_due_ = life_.sharing && (flat || config_.pseudo_to_real->at_step == step_);
   if (delink_due_) delink_.began = std::chrono::steady_clock::now();
+  behind_step_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - end).count();
 }
 
 // All processes say the same.

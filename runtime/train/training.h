@@ -8,6 +8,7 @@
 
 #include "core/folder_lock.h"
 #include "core/held_folder.h"
+#include "runtime/data/read_ahead.h"
 #include "runtime/data/sampler.h"
 #include "runtime/train/lives.h"
 #include "runtime/train/numeric_guard.h"
@@ -69,6 +70,7 @@ class Training {
   const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
   core::HeldFolder& out_;
   std::shared_ptr<const data::SampleSource> source_;
+  std::unique_ptr<data::ReadAhead> ahead_;  // of it
   std::optional<EvalData> validation_;
   checkpoint::Json data_;       // data_json()
   bool fused_experts_ = false;  // as in what the run began with
@@ -86,9 +88,10 @@ class Training {
   bool delink_due_ = false;
   MeasuredDelink delink_;  // of one that is due
   int64_t saved_step_ = -1;
-  std::string save_error_;  // of the last save
-  bool save_due_ = false;   // a periodic one, which waits for a step that is not skipped
-  std::vector<double> seconds_;
+  std::string save_error_;                           // of the last save
+  bool save_due_ = false;                            // a periodic one, which waits for a step that is not skipped
+  std::vector<double> seconds_;                      // of steps, as StepMetrics has them
+  double behind_step_ = 0;                           // seconds that the last step took behind its program
   std::chrono::steady_clock::time_point last_beat_;  // of rank 0's loading lane
   TrainResult result_;
 };

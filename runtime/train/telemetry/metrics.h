@@ -21,7 +21,10 @@ struct StepMetrics {
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;  // loss or gradient were not finite, and no weight moved
   int64_t tokens = 0;    // of the global batch
-  double step_seconds = 0, exposed_comm_seconds = 0, exposed_io_seconds = 0;
+  // A whole turn of the training loop: the step, and metrics, records and hooks of the one before; without checkpoints
+  // and evaluations.
+  double step_seconds = 0;
+  double exposed_comm_seconds = 0, exposed_io_seconds = 0;
   models::RouterTally router;            // of models with experts; else no layers
   std::vector<LayerLoads> expert_loads;  // … where they are asked for
   double router_balance() const { return router.balance / static_cast<double>(router.layers); }  // means of layers

@@ -1,0 +1,48 @@
+// Reads the samples of the next step while one runs, so that a GPU does not wait for a disk. Steps read the same number
+// of samples each, so that those of the last one tell which come.
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "runtime/data/sample_source.h"
+
+namespace zrt::runtime::data {
+
+class ReadAhead final : public SampleSource {
+ public:
+  explicit ReadAhead(std::shared_ptr<const SampleSource> source);
+  ~ReadAhead() override;
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // Says that a step begins whose samples are `step_samples` behind those of the last one. A thread then reads those of
+  // the step behind it. What the last step was expected to read and did not is dropped.
+  void begin_step(int64_t step_samples);
+
+  int64_t size() const override { return source_->size(); }
+  int64_t sequence() const override { return source_->sequence(); }
+  // From memory where the sample was read ahead, else from the source. A sample that the thread could not read is read
+  // again here, which throws what there is to throw.
+  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  SampleOrigin origin(int64_t sample) const override { return source_->origin(sample); }
+  std::vector<DatasetFacts> datasets() const override { return source_->datasets(); }
+
+ private:
+  void work();
+
+  std::shared_ptr<const SampleSource> source_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  mutable std::set<int64_t> read_;                 // in this step
+  std::vector<int64_t> wanted_;                    // by the thread, the next one last
+  std::map<int64_t, std::vector<int32_t>> ahead_;  // tokens, then targets; of this step and the next one
+  bool over_ = false;
+  std::thread thread_;  // last: it uses all others
+};
+
+}  // namespace zrt::runtime::data
