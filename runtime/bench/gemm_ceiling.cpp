@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "core/arena.h"
@@ -106,6 +108,12 @@ void GemmCeilings::turn() {
     }
     for (size_t c = 0; c < contenders; ++c) product.seconds[c].push_back(seconds[c]);
   }
+  if (torch_ == nullptr) return;
+  std::vector<GemmSpec> specs;
+  std::transform(products_.begin(), products_.end(), std::back_inserter(specs),
+                 [](const Product& product) { return product.spec; });
+  const std::vector<double> seconds = torch_->seconds(specs, ranks_, threads_per_rank_, rounds);
+  for (size_t i = 0; i < products_.size(); ++i) products_[i].seconds[torch_product].back() = seconds[i];
 }
 
 double GemmCeilings::Product::flops() const {
@@ -142,9 +150,10 @@ GemmCeiling GemmCeilings::ceiling() const {
   }
   ceiling.flops_per_second = spread(rates);
   ceiling.flops_per_second.median = flops_per_second(median);
-  std::array<std::string, contenders> names{models::backend(device_).libraries(), "", ""};
+  std::array<std::string, contenders> names{models::backend(device_).libraries()};
   if (device_ == core::DeviceKind::cpu) {
-    names = {"zrt", "oneDNN " + models::cpu::dnnl_version(), Blas::at_hand() ? Blas::at_hand()->name() : ""};
+    names = {"zrt", "oneDNN " + models::cpu::dnnl_version(), Blas::at_hand() ? Blas::at_hand()->name() : "",
+             torch_ != nullptr ? torch_->name() : ""};
   }
   for (size_t c = 0; c < contenders; ++c) {
     if (names[c].empty()) continue;
@@ -157,6 +166,20 @@ GemmCeiling GemmCeilings::ceiling() const {
     }
     ceiling.libraries.push_back({names[c], flops / seconds, fastest_of});
   }
+  const double all_flops = std::accumulate(products_.begin(), products_.end(), 0.0,
+                                           [&](double sum, const Product& p) { return sum + p.flops() * ranks_; });
+  const double all_seconds = all_flops / ceiling.flops_per_second.median;
+  for (const Product& product : products_) {
+    const double best = median(product.seconds[product.fastest()]);
+    ProductRate& rate =
+        ceiling.rates.emplace_back(ProductRate{product.spec, product.times, best * product.times / all_seconds, {}});
+    for (size_t c = 0; c < contenders; ++c) {
+      if (names[c].empty()) continue;
+      rate.flops_per_second.push_back(product.flops() / product.times * ranks_ / median(product.seconds[c]));
+    }
+  }
+  std::stable_sort(ceiling.rates.begin(), ceiling.rates.end(),
+                   [](const ProductRate& a, const ProductRate& b) { return a.share > b.share; });
   return ceiling;
 }
 

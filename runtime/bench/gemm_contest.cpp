@@ -87,7 +87,8 @@ std::array<double, contenders> contest_seconds(const GemmSpec& spec, int ranks, 
   Contest contest(spec, ranks, threads);
   std::array<double, contenders> first{}, medians{};
   medians.fill(std::numeric_limits<double>::infinity());
-  const std::array<Contender, contenders> all{own_product, dnnl_product, blas_product};
+  first = medians;
+  const std::array all{own_product, dnnl_product, blas_product};
   for (const Contender c : all) first[c] = contest.has(c) ? contest.seconds(c, 1) : medians[c];
   const double best = *std::min_element(first.begin(), first.end());
   const int calls = static_cast<int>(std::clamp(shortest / best, 1.0, 1000.0));

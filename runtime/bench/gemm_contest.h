@@ -27,11 +27,11 @@ struct ProductRoom {
   uint64_t a, b, c, workspace;
 };
 
-// zrt's own product, oneDNN's and BLAS's, of those that exist.
-enum Contender : size_t { own_product, dnnl_product, blas_product, contenders };
+// zrt's own product, oneDNN's, BLAS's and PyTorch's, of those that exist.
+enum Contender : size_t { own_product, dnnl_product, blas_product, torch_product, contenders };
 
-// Median seconds of every contender over `rounds` turns; infinity for one that has no such product. One that is far
-// behind in the first turn takes no other.
+// Median seconds of every contender in this process over `rounds` turns; infinity for one that has no such product. One
+// that is far behind in the first turn takes no other.
 std::array<double, contenders> contest_seconds(const models::GemmSpec& spec, int ranks, int threads, int rounds);
 
 }  // namespace zrt::runtime

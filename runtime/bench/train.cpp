@@ -86,7 +86,10 @@ void measure_tiers(Session& session, TrainBenchStage& row) {
 
 }  // namespace
 
-TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress) {
+TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const std::string& python,
+                       const Progress& progress) {
+  std::optional<TorchProducts> torch;
+  if (!python.empty()) torch.emplace(python);
   const models::Model model = config.model.make();
   uint32_t step = 0;
   std::vector<std::unique_ptr<StageRun>> candidates;
@@ -108,6 +111,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   bench.tokens_per_step = config.batch.train * model.sequence;
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   GemmCeilings ceilings(config), fp32_ceilings = GemmCeilings::of_fp32(config);
+  if (torch) ceilings.compete(&*torch), fp32_ceilings.compete(&*torch);
   const bool mixed = !gpu && config.precision.compute != core::DType::f32;
   const std::vector<int> gpus = choose_gpus(config.run.device, {config.mesh.world()}, config.run.share_gpu);
   const auto distinct = static_cast<double>(std::set<int>(gpus.begin(), gpus.end()).size());

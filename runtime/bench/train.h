@@ -35,6 +35,8 @@ struct TrainBench {
 };
 // Steps of every stage in turn within one process; the first round is not counted. Weights come from a table of normal
 // numbers over and over: a step takes as long as with those of a run, which take minutes to make for a large model.
-TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress);
+// python: a Python with PyTorch, whose products then compete for the ceilings of a CPU; "": none.
+TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const std::string& python,
+                       const Progress& progress);
 
 }  // namespace zrt::runtime

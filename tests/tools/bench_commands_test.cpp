@@ -112,7 +112,46 @@ TEST_CASE("The GEMM ceiling is that of the fastest library at each product and n
       }
     }
     CHECK(fastest == ceiling["products"]);
+    // Every product's own rate, those that take longest first, adds up to the ceiling.
+    double flops = 0, seconds = 0, shares = 0, last = 1;
+    for (const auto& rate : ceiling["rates"]) {
+      CHECK(rate["flops_per_second"].size() == ceiling["libraries"].size());
+      const double each = 2.0 * rate["M"].get<double>() * rate["N"].get<double>() * rate["K"].get<double>();
+      double best = 0;
+      for (const double speed : rate["flops_per_second"]) best = std::max(best, speed);
+      flops += each * rate["times"].get<double>(), seconds += each * rate["times"].get<double>() / best;
+      CHECK(rate["share"] <= last);
+      last = rate["share"], shares += last;
+    }
+    CHECK(static_cast<int>(ceiling["rates"].size()) == ceiling["products"].get<int>());
+    CHECK(flops / seconds == Approx(ceiling["flops_per_second"].get<double>()).epsilon(1e-6));
+    CHECK(shares == Approx(1).epsilon(1e-6));
   }
+}
+
+TEST_CASE("PyTorch's products count for the ceiling where a Python is named, and a program that has none is refused") {
+  const Folder folder("bench_python");
+  // Plays a Python whose every product takes next to nothing: -c SCRIPT TASK ANSWER.
+  folder.write("python", R"sh(#!/bin/sh
+seconds=$(grep -o '"M"' "$3" | sed 's/.*/1e-9/' | paste -sd,)
+printf '{"name": "PyTorch 9, played", "seconds": [%s]}' "$seconds" >"$4"
+)sh");
+  std::filesystem::permissions(folder.path / "python", std::filesystem::perms::owner_all);
+  const std::string bench =
+      "bench train --model gpt2-tiny --ranks 1 --stages 0 --rounds 1 --micro-batch 1 --dtype fp32";
+  const Result result = run_zrt(bench + " --json --python " + (folder.path / "python").string());
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto ceiling = nlohmann::json::parse(result.text)["gemm_ceiling"];
+  CHECK(ceiling["libraries"].back()["name"] == "PyTorch 9, played");
+  CHECK(ceiling["libraries"].back()["fastest_of"] == ceiling["products"]);
+  CHECK(ceiling["flops_per_second"] == ceiling["libraries"].back()["flops_per_second"]);
+  const Result missing = run_zrt(bench + " --python " + (folder.path / "nothing").string());
+  CHECK(missing.code != 0);
+  CHECK(missing.text.find("cannot be run") != std::string::npos);
+  const Result failing = run_zrt(bench + " --python false");
+  CHECK(failing.code != 0);
+  CHECK(failing.text.find("It must be a Python with PyTorch") != std::string::npos);
 }
 
 TEST_CASE("Steps of a run whose states lie on the host tell what they move, and memory as planned") {

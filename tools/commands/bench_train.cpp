@@ -31,8 +31,33 @@ Json ceiling_json(const runtime::GemmCeiling& ceiling) {
                          {"flops_per_second", library.flops_per_second > 0 ? Json(library.flops_per_second) : Json()},
                          {"fastest_of", library.fastest_of}});
   }
-  return {
-      {"flops_per_second", ceiling.flops_per_second.median}, {"products", ceiling.products}, {"libraries", libraries}};
+  Json rates = Json::array();
+  for (const runtime::ProductRate& rate : ceiling.rates) {
+    rates.push_back({{"product", rate.spec.text()},
+                     {"M", rate.spec.M},
+                     {"N", rate.spec.N},
+                     {"K", rate.spec.K},
+                     {"times", rate.times},
+                     {"share", rate.share},
+                     {"flops_per_second", rate.flops_per_second}});
+  }
+  return {{"flops_per_second", ceiling.flops_per_second.median},
+          {"products", ceiling.products},
+          {"libraries", libraries},
+          {"rates", rates}};
+}
+
+void print_products(const runtime::GemmCeiling& ceiling) {
+  std::string libraries;
+  for (const runtime::GemmLibrary& library : ceiling.libraries) libraries += fmt::format("  {:>24}", library.name);
+  std::cout << fmt::format("{:>6}  {:>5}{}  product (GFLOP/s of each library)\n", "share", "times", libraries);
+  for (const runtime::ProductRate& rate : ceiling.rates) {
+    std::string speeds;
+    for (const double speed : rate.flops_per_second) {
+      speeds += fmt::format("  {:>24}", speed > 0 ? fmt::format("{:.1f}", speed / 1e9) : "–");
+    }
+    std::cout << fmt::format("{:>5.1f}%  {:>5.0f}{}  {}\n", 100 * rate.share, rate.times, speeds, rate.spec.text());
+  }
 }
 
 // "zrt 213.0 (fastest of 9 of 15 products), oneDNN 2.6.3 has not all (0)".
@@ -69,7 +94,10 @@ int bench_train(const Args& args) {
       "dtype", po::value<std::string>()->default_value("bf16"), "bf16 or fp32")(
       "micro-batch", po::value<int64_t>()->default_value(4), "samples per rank")(
       "rounds", po::value<int>()->default_value(5), "counted steps of each stage")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")("json", "print JSON");
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")(
+      "python", po::value<std::string>()->default_value(""),
+      "a Python with PyTorch, whose products then count for the ceiling too")(
+      "products", "also print how fast each of the model's matrix products is alone")("json", "print JSON");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench train [--model PRESET] [--ranks N] …", options, {}, values)) return 0;
@@ -102,9 +130,13 @@ int bench_train(const Args& args) {
     throw core::UsageError(fmt::format(
         "--set sets {} = {}, but --stages names the stages that run; give --stages alone", key.path, key.value));
   }
-  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
-  end_bench_progress();
   const bool gpu = config.run.device == core::DeviceKind::cuda;
+  const std::string python = values["python"].as<std::string>();
+  if (gpu && !python.empty()) {
+    throw core::UsageError("--python competes with the products of a CPU; leave it out with --device cuda");
+  }
+  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, python, bench_progress());
+  end_bench_progress();
   Json rows = Json::array();
   for (const auto& s : bench.stages) {
     rows.push_back({{"stage", s.stage},
@@ -151,6 +183,7 @@ int bench_train(const Args& args) {
   std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n",
                            spread_text(bench.ceiling.flops_per_second, 1e9));
   if (!gpu) print_cpu_ceilings(bench, dtype == "fp32");
+  if (values.count("products")) print_products(bench.ceiling);
   if (gpu) {
     std::cout << fmt::format("{}; one large bf16 product: {} TFLOP/s, of which the first stage reaches {:.3f}\n",
                              core::device_description(config.run.device), spread_text(bench.matrix_rate, 1e12),

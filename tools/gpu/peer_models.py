@@ -40,6 +40,31 @@ class Gpt2Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
+class ChunkedLoss(torch.autograd.Function):
+    """Head and loss in one, some rows at a time: gradients are made with the loss, and no tensor holds all logits."""
+
+    @staticmethod
+    def forward(ctx, x, weight, targets, rows):
+        dx, dweight = torch.empty_like(x), torch.zeros_like(weight, dtype=torch.float32)
+        total = torch.zeros((), device=x.device, dtype=torch.float32)
+        for part, label, d in zip(x.split(rows), targets.split(rows), dx.split(rows)):
+            logits = (part @ weight.T).float()
+            largest = torch.logsumexp(logits, dim=1, keepdim=True)
+            total += (largest.squeeze(1) - logits.gather(1, label[:, None]).squeeze(1)).sum()
+            gradient = torch.exp(logits - largest)
+            gradient.scatter_add_(1, label[:, None], torch.full_like(largest, -1.0))
+            gradient = (gradient / targets.numel()).to(x.dtype)
+            d.copy_(gradient @ weight)
+            dweight += gradient.T @ part
+        ctx.save_for_backward(dx, dweight.to(weight.dtype))
+        return total / targets.numel()
+
+    @staticmethod
+    def backward(ctx, scale):
+        dx, dweight = ctx.saved_tensors
+        return dx * scale, dweight * scale, None, None
+
+
 def rotate(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
@@ -74,6 +99,7 @@ class Model(nn.Module):
 
     def __init__(self, s, length):
         super().__init__()
+        self.loss_rows = 0  # rows of logits at a time; 0: all, and the compiler joins what follows
         self.embedding = nn.Embedding(s.vocab, s.hidden)
         self.positions = None if s.llama else nn.Embedding(length, s.hidden)
         self.blocks = nn.ModuleList((LlamaBlock if s.llama else Gpt2Block)(s) for _ in range(s.layers))
@@ -94,6 +120,12 @@ class Model(nn.Module):
         return x if self.positions is None else x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
 
     def loss(self, x, targets):
+        if self.loss_rows:
+            x = self.norm(x)
+            weight = self.head.weight
+            if torch.is_autocast_enabled(x.device.type):
+                x, weight = x.to(torch.bfloat16), weight.to(torch.bfloat16)
+            return ChunkedLoss.apply(x.view(-1, x.shape[-1]), weight, targets.view(-1), self.loss_rows)
         logits = self.head(self.norm(x))
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1))
 
@@ -103,8 +135,8 @@ class Model(nn.Module):
             x = block(x, rotation)
         return self.loss(x, targets)
 
-    def compile_parts(self):
+    def compile_parts(self, mode=None):
         """One compilation serves all blocks, which keeps it short for deep models."""
         for block in self.blocks:
-            block.compile(dynamic=False)
-        self.loss = torch.compile(self.loss, dynamic=False)
+            block.compile(dynamic=False, mode=mode)
+        self.loss = torch.compile(self.loss, dynamic=False, mode=mode)

@@ -20,13 +20,15 @@ LENGTH = 1024
 
 class Trainer:
     """`precision` autocast: fp32 weights, products in bf16. master: bf16 weights and gradients, fp32 master weights.
-    `compiled`: the blocks and the loss each by itself, or the whole model."""
+    `compiled`: the blocks and the loss each by itself (parts), or the whole model; "tuned" in front: products are
+    chosen by timing them (max-autotune). `loss`: of all logits at once, as compiled, or of some rows at a time."""
 
-    def __init__(self, name, precision, compiled, device):
-        self.precision, self.compiled, self.device = precision, compiled, device
+    def __init__(self, name, precision, compiled, loss, device):
+        self.precision, self.compiled, self.loss, self.device = precision, compiled, loss, device
         self.sizes = peer_models.SIZES[name]
         with torch.device(device):
             self.model = peer_models.Model(self.sizes, LENGTH)
+        self.model.loss_rows = 4096 if loss == "chunked" else 0
         self.parameters = list(self.model.parameters())
         self.masters = self.parameters
         if precision == "master":
@@ -39,10 +41,12 @@ class Trainer:
                 master.grad = torch.empty_like(master)
         self.optimizer = torch.optim.AdamW(self.masters, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1,
                                            fused=device == "cuda")
-        if device == "cuda" and compiled == "parts":
-            self.model.compile_parts()
+        # Graphs of CUDA, which "max-autotune" brings too, do not go with blocks that share one compilation.
+        mode = "max-autotune-no-cudagraphs" if compiled.startswith("tuned") else None
+        if device == "cuda" and compiled.endswith("parts"):
+            self.model.compile_parts(mode)
         elif device == "cuda":
-            self.model.compile(dynamic=False)
+            self.model.compile(dynamic=False, mode=mode)
 
     def step(self, tokens, targets):
         mixed = torch.autocast(self.device, torch.bfloat16) if self.precision == "autocast" else contextlib.nullcontext()
@@ -114,27 +118,28 @@ class Search:
     def left(self):
         return self.deadline - time.monotonic()
 
-    def trainer_of(self, precision, kind, compiled):
+    def trainer_of(self, precision, kind, compiled, loss):
         if kind != self.kind:  # the kernel is chosen when attention is compiled
             torch._dynamo.reset()
             self.kind = kind
-        if self.trainer is None or (self.trainer.precision, self.trainer.compiled) != (precision, compiled):
+        wanted = (precision, compiled, loss)
+        if self.trainer is None or (self.trainer.precision, self.trainer.compiled, self.trainer.loss) != wanted:
             self.trainer = None
             gc.collect()
             if self.options.device == "cuda":
                 torch.cuda.empty_cache()
-            self.trainer = Trainer(self.options.model, precision, compiled, self.options.device)
+            self.trainer = Trainer(self.options.model, precision, compiled, loss, self.options.device)
         return self.trainer
 
-    def run(self, precision, kind, compiled, batch, warm_up, steps):
+    def run(self, precision, kind, compiled, loss, batch, warm_up, steps):
         """The median seconds of a sample, or None when it does not fit or cannot be run."""
         begin, row = time.monotonic(), {"precision": precision, "attention": kind, "compiled": compiled,
-                                        "batch": batch}
+                                        "loss": loss, "batch": batch}
         try:
             if self.options.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             with attention(kind, self.options.device):
-                row["step_seconds"] = self.trainer_of(precision, kind, compiled).measure(batch, warm_up, steps)
+                row["step_seconds"] = self.trainer_of(precision, kind, compiled, loss).measure(batch, warm_up, steps)
             row["tokens_per_second"] = batch * LENGTH / statistics.median(row["step_seconds"])
             if self.options.device == "cuda":
                 row["peak_bytes"] = torch.cuda.max_memory_allocated()
@@ -151,17 +156,20 @@ class Search:
             "model": self.options.model, "tokens_per_second": row["tokens_per_second"], "batch": row["batch"],
             "step_seconds": {"median": statistics.median(seconds), "low": min(seconds), "high": max(seconds)},
             "steps": len(seconds), "peak_bytes": row.get("peak_bytes"), "torch": torch.__version__,
-            "variant": f"{row['precision']}, {row['attention']} attention, {row['compiled']} compiled, fused AdamW",
+            "variant": f"{row['precision']}, {row['attention']} attention, {row['compiled']} compiled, "
+                       f"{row['loss']} loss, fused AdamW",
             "parameters": sum(p.numel() for p in self.trainer.parameters) if self.trainer else None,
             "tried": [{k: v for k, v in each.items() if k != "step_seconds"} for each in self.tried]}
 
     def best(self):
         batches = [int(b) for b in self.options.batches.split(",")]
-        candidates = [("master", "flash", "parts", batches[0]), ("master", "cudnn", "parts", batches[0])]
+        candidates = [("master", "flash", "parts", "whole", batches[0]), ("master", "cudnn", "parts", "whole", batches[0]),
+                      ("master", None, "parts", "chunked", batches[0]), ("master", None, "tuned parts", None, batches[0])]
         if peer_models.SIZES[self.options.model].layers <= 12:  # deeper models take minutes to compile
-            candidates.append(("master", None, "whole", batches[0]))
-        candidates += [("master", None, None, batch) for batch in batches[1:]] + [("autocast", None, None, None)]
-        for precision, kind, compiled, batch in candidates:
+            candidates.append(("master", None, "whole", None, batches[0]))
+        candidates += [("master", None, None, None, batch) for batch in batches[1:]]
+        candidates.append(("autocast", None, None, None, None))
+        for precision, kind, compiled, loss, batch in candidates:
             done = [r for r in self.tried if "tokens_per_second" in r]
             # The last measurement compiles nothing, but needs its twenty steps.
             if done and self.left() < 0.3 * self.options.seconds:
@@ -169,8 +177,9 @@ class Search:
             lead = max(done, key=lambda r: r["tokens_per_second"], default=None)
             kind = kind or (lead["attention"] if lead else "flash")
             compiled = compiled or (lead["compiled"] if lead else "parts")
+            loss = loss or (lead["loss"] if lead else "whole")
             batch = batch or (lead["batch"] if lead else batches[-1])
-            self.tried.append(self.run(precision, kind, compiled, batch, 3, 5))
+            self.tried.append(self.run(precision, kind, compiled, loss, batch, 3, 5))
             if "tokens_per_second" in self.tried[-1]:  # the best so far, should the time be over before the end
                 done.append(self.tried[-1])
                 print(json.dumps(self.report(max(done, key=lambda r: r["tokens_per_second"])), indent=1), flush=True)
@@ -193,7 +202,7 @@ def main():
     lead = search.best()
     if lead is None:
         sys.exit("no variant ran: " + "; ".join(r["refused"] for r in search.tried))
-    final = search.run(lead["precision"], lead["attention"], lead["compiled"], lead["batch"], 5, options.steps)
+    final = search.run(lead["precision"], lead["attention"], lead["compiled"], lead["loss"], lead["batch"], 5, options.steps)
     if "tokens_per_second" not in final:
         sys.exit("the fastest variant did not run again: " + final["refused"])
     print(json.dumps(search.report(final), indent=1))

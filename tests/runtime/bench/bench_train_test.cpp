@@ -19,7 +19,7 @@ TEST_CASE("A step is said to move what its program does, however many steps were
   const runtime::ProgramSet& set = stages.front().set;
   const runtime::Moved step = runtime::forecast_moved(set, set.program("step"));
   REQUIRE((step.to_device > 0 && step.to_host > 0 && step.read > 0 && step.written > 0));
-  const runtime::TrainBench bench = runtime::bench_train(config, {1}, 2, [](const std::string&) {});
+  const runtime::TrainBench bench = runtime::bench_train(config, {1}, 2, "", [](const std::string&) {});
   const runtime::Moved told = bench.stages.at(0).moved;
   CHECK(told.to_device == step.to_device);
   CHECK(told.to_host == step.to_host);
