@@ -1,7 +1,8 @@
 // The gradient of the output weights is a sum over chunks. fp32 gradients take it directly. bf16 gradients would round
-// it once per chunk, so with several chunks the sum is kept in 32 bits: its high half in the gradient itself, its low
-// half in the workspace (2 bytes per element of the weights instead of 4 for an fp32 copy), tile by tile of the
-// vocabulary. Going over the vocabulary twice would need no such sum but a third more FLOPs.
+// it once per chunk, so with several chunks the sum is kept in 32 bits. Where one tile has the whole vocabulary,
+// products add to it in fp32. Else the sum's high half is in the gradient itself and its low half in the workspace (2
+// bytes per element of the weights instead of 4 for an fp32 copy), tile by tile of the vocabulary. Going over the
+// vocabulary twice would need no such sum but a third more FLOPs.
 #include <algorithm>
 
 #include "core/device.h"
@@ -19,8 +20,9 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
     cover(logits_spec(shape, rows));
     cover(input_spec(shape, rows));
     if (split_sum(shape)) {
-      in_pieces(V, vocab_tile(V),
-                [&](int64_t, int64_t tokens) { cover(weight_spec(shape, tokens, rows, DType::f32, false)); });
+      in_pieces(V, vocab_tile(V), [&](int64_t, int64_t tokens) {
+        cover(weight_spec(shape, tokens, rows, DType::f32, sums_in_tile() && begin > 0));
+      });
     } else {
       if (begin == 0) cover(weight_spec(shape, V, rows, shape.grad_type, false));
       cover(weight_spec(shape, V, rows, shape.grad_type, true));
@@ -44,7 +46,7 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
                                core::dtype_size(shape.type));
   }
   if (split_sum(shape)) {
-    space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
+    if (!sums_in_tile()) space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
     space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile(V), V) * C) * 4);
   }
   space.losses = layout.take<double>(static_cast<uint64_t>(losses(shape)) * 8);
@@ -61,6 +63,14 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
     find_gemm(weight_spec(shape, V, rows, shape.grad_type, keep || begin > 0))
         .run(space.logits, normed, call.grads[output_weight_], nullptr, space.scratch);
     return;
+  }
+  if (sums_in_tile()) {
+    find_gemm(weight_spec(shape, V, rows, DType::f32, begin > 0))
+        .run(space.logits, normed, space.tile, nullptr, space.scratch);
+    if (begin + rows < shape.rows()) return;
+    const GradTarget target = grad_target(call, output_weight_);
+    return keep ? write_gradient(space.tile, V * C, target)
+                : cast(DType::f32, space.tile, target.type, target.data, V * C);
   }
   const SumPart part = begin == 0 ? SumPart::first : begin + rows == shape.rows() ? SumPart::last : SumPart::middle;
   in_pieces(V, vocab_tile(V), [&](int64_t token, int64_t tokens) {

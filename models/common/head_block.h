@@ -64,7 +64,7 @@ class Head : public TransformerBlock {
     void* logits;                    // (chunk, V), rows row_length() apart
     double* losses;                  // R, and B of the order of runs
     OrderHead::Space order;
-    uint16_t* low;  // (V, C)
+    uint16_t* low;  // (V, C), where a tile has less than that
     float* tile;    // (vocab_tile, C)
   };
 
@@ -93,6 +93,8 @@ class Head : public TransformerBlock {
   bool split_sum(const Shape& shape) const {
     return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(shape);
   }
+
+  bool sums_in_tile() const { return vocab_tile(vocab_) >= vocab_; }
 
   // Of the rows that ranks share; any back end reads them fast.
   int64_t shared_row() const { return (vocab_ + 63) / 64 * 64; }

@@ -140,12 +140,15 @@ void Executor::run(const Program& program, Only only) {
   if (program.phase == "step") prepare_step(rank_, control());
   try {
     if (on_gpu()) before_program(program);
+    inspects_ = !on_gpu() || inspection_due(program);
+    const bool replayed = on_gpu() && !options_.serialize && replay(program);
     if (options_.serialize) {
       run_serial(program);
-    } else if (!on_gpu() || !replay(program)) {
+    } else if (!replayed) {
       run_lanes(program);
     }
     if (on_gpu()) after_program(program);
+    if (replayed) account(program, prepare(program).recorded);
   } catch (const std::exception& error) {
     // Errors of ops have ended the groups already; on a GPU batches and what lies between ops can fail, too.
     if (on_gpu()) abort(fmt::format("rank {} failed in phase '{}': {}", rank_.number, program.phase, error.what()));
@@ -293,8 +296,11 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   const bool to_file = op.kind == OpKind::evict && moved(set_, op).written > 0;
   const uint64_t in_file = to_file ? rank_.file->bytes_written() : 0;
+  const bool by_gpu = core::place().device == core::DeviceKind::cuda;
+  const bool inspects = inspects_ || !by_gpu;
   RedZones written, all;
   for (const Access& access : op.accesses) {
+    if (!inspects) break;
     const Buffer& buffer = set_.buffers[access.buffer];
     if (buffer.tier == Tier::nvme) continue;
     std::byte* zone = call.address(access) + buffer.padded();
@@ -302,7 +308,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
     if (access.use != Use::read) all.push_back(zone);
   }
   try {
-    paint_red_zones(written);
+    if (inspects) paint_red_zones(written);
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
     if (only_ == Only::compute && communicates) {
       for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
@@ -321,8 +327,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());
       if (received) *received = bytes;
     }
+    if (!inspects) return;
     BrokenZone broken;
-    const bool by_gpu = core::place().device == core::DeviceKind::cuda;
     check_red_zones(all, id, by_gpu ? &reinterpret_cast<Control*>(address(set_.buffers[control_]))->broken : &broken);
     if (broken.op != 0) fail_red_zone(program, id, broken.zone);
   } catch (const std::exception& error) {

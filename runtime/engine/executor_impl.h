@@ -46,7 +46,8 @@ struct Executor::Prepared {
   std::vector<uint8_t> lanes;                // whether ops run there; the compute lane always counts
   bool mixed = false;                        // on a GPU, with ops on lanes of the host
   std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
-  std::optional<Parameters> last;            // of the last run on a GPU
+  uint32_t runs = 0;                         // on a GPU
+  std::optional<Parameters> last;            // of the last run there
   std::unique_ptr<core::Recording> recording;
   Queued recorded;
   std::map<OpKind, CommVolume> traffic;  // of one replay

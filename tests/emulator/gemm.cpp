@@ -60,7 +60,10 @@ class EmulatedGemm : public Gemm {
   std::string algorithm() const override { return "emulated"; }
   void run(const GemmOperands& operands) const override {
     if (spec_.a == DType::e4m3) check_addresses(operands);
-    ZRT_CUDA(emulator::queue(core::cuda::stream(), [spec = spec_, operands] { multiply(spec, operands); }));
+    ZRT_CUDA(emulator::queue(core::cuda::stream(), [spec = spec_, operands] {
+      emulator::count_launch();
+      multiply(spec, operands);
+    }));
   }
 
  private:

@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
   __syncthreads();
 
   float lse[M][2], delta[M][2];
-  row_statistics<E, width>(lse, delta, a, b, head, warp_first, shared + Shape::rows * Tile::row_bytes, warp_row);
+  row_statistics<E, SharedTile<width>>(lse, delta, a, b, head, warp_first, shared + Shape::rows * Tile::row_bytes,
+                                       warp_row);
 
   float dq[M][width / 8][4] = {};
   const float scale = a.scale * log2_e;
@@ -134,8 +135,8 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
 #pragma unroll
   for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = a.scale;
   E* const to = static_cast<E*>(a.d_qkv) + a.queries(b, head) + warp_first * row;
-  store_rows<E, width>(dq, factor, shared, warp_row, a.width,
-                       [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
+  store_rows<E, SharedTile<width>>(dq, factor, shared, warp_row, a.width,
+                                   [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
 }
 
 template <class E, int width, bool drops, bool sparse>
@@ -306,8 +307,8 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
     return
         [&, to = static_cast<E*>(a.d_qkv) + begin](int r) { return key_at(r) < a.T ? to + key_at(r) * row : nullptr; };
   };
-  store_rows<E, width>(dk, factor, shared, warp_row, a.width, place(a.keys(b, shared_head)));
-  store_rows<E, width>(dv, ones, shared + own_bytes, warp_row, a.width, place(a.values(b, shared_head)));
+  store_rows<E, SharedTile<width>>(dk, factor, shared, warp_row, a.width, place(a.keys(b, shared_head)));
+  store_rows<E, SharedTile<width>>(dv, ones, shared + own_bytes, warp_row, a.width, place(a.values(b, shared_head)));
 }
 
 template <class E, int width, bool drops, bool sparse>

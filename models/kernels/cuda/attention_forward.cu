@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
     if (a.lse != nullptr && query < a.T) a.lse[a.statistics(b, head) + query] = lse;
   });
   E* const to = static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C();
-  store_rows<E, width>(out, factor, shared, warp_row, a.width,
-                       [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
+  store_rows<E, SharedTile<width>>(out, factor, shared, warp_row, a.width,
+                                   [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
 }
 
 template <class E, int width, bool drops, bool sparse>

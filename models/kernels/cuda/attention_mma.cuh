@@ -167,16 +167,15 @@ __device__ inline void accumulate(float (&c)[M][width / 8][4], const uint32_t (&
 
 // Writes a warp's accumulator, times a factor per row (two of every 16), to rows of memory, by way of rows `row` … of
 // a tile that only this warp still uses. place(r): where row r goes, or null.
-template <class E, int width, int M, class Place>
-__device__ inline void store_rows(const float (&c)[M][width / 8][4], const float (&factor)[M][2], std::byte* tile,
+template <class E, class Tile, int M, class Place>
+__device__ inline void store_rows(const float (&c)[M][Tile::chunks][4], const float (&factor)[M][2], std::byte* tile,
                                   int row, int valid_width, const Place& place) {
-  using Tile = SharedTile<width>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();
 #pragma unroll
   for (int m = 0; m < M; ++m) {
 #pragma unroll
-    for (int n = 0; n < width / 8; ++n) {
+    for (int n = 0; n < Tile::chunks; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint32_t at = Tile::offset(row + 16 * m + 8 * half + lane / 4, n) + static_cast<uint32_t>(lane % 4 * 4);

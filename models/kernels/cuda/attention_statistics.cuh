@@ -8,7 +8,7 @@ namespace zrt::models::cuda {
 // Of a warp's rows, M pieces of 16 queries from `first` on: the logarithm to base 2 of the sum of exponentials, and
 // delta, the row sums of out · d_out, which are also written for the kernel of the keys. d_out: rows `row` … of a tile.
 // Four threads have a row, as in accumulators.
-template <class E, int width, int M>
+template <class E, class Tile, int M>
 __device__ inline void row_statistics(float (&lse)[M][2], float (&delta)[M][2], const AttentionArgs& a, int b, int head,
                                       int first, const std::byte* d_out, int row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -23,7 +23,7 @@ __device__ inline void row_statistics(float (&lse)[M][2], float (&delta)[M][2], 
         for (int chunk = lane % 4; chunk * 8 < a.width; chunk += 4) {
           E x[8], d[8];
           const uint4 packed = *reinterpret_cast<const uint4*>(out + chunk * 8),
-                      d_packed = *reinterpret_cast<const uint4*>(d_out + SharedTile<width>::offset(row + r, chunk));
+                      d_packed = *reinterpret_cast<const uint4*>(d_out + Tile::offset(row + r, chunk));
           memcpy(x, &packed, sizeof x);
           memcpy(d, &d_packed, sizeof d);
 #pragma unroll

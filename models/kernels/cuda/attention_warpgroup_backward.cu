@@ -5,10 +5,13 @@
 namespace zrt::models::cuda::warpgroup {
 namespace {
 
-constexpr uint32_t queries_bytes = 6 * tile_bytes;
+template <int halves>
+constexpr uint32_t queries_bytes = 6 * GroupTile<halves>::bytes;
 
-template <class E>
-__global__ void __launch_bounds__(group_threads, 4) queries_kernel(const AttentionArgs a) {
+template <class E, int halves>
+__global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_kernel(const AttentionArgs a) {
+  using Tile = GroupTile<halves>;
+  constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
   const uint32_t q_tile = shared_address(shared), do_tile = q_tile + tile_bytes, kv_tiles = do_tile + tile_bytes;
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
@@ -21,20 +24,18 @@ __global__ void __launch_bounds__(group_threads, 4) queries_kernel(const Attenti
   const auto tiles_of = [&](int tile) { return kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * tile_bytes; };
   const auto load_keys = [&](int tile) {
     const int begin = tile * others;
-    Tile::load<others, group_threads>(tiles_of(tile), k + begin * row, row, a.T - begin, a.width);
-    Tile::load<others, group_threads>(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
+    Tile::load(tiles_of(tile), k + begin * row, row, a.T - begin, a.width);
+    Tile::load(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
   };
-  Tile::load<group_rows, group_threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
-                                        a.T - first, a.width);
-  Tile::load<group_rows, group_threads>(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C,
-                                        a.T - first, a.width);
+  Tile::load(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row, a.T - first, a.width);
+  Tile::load(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C, a.T - first, a.width);
   load_keys(0);
   wait_for_copies();
   __syncthreads();
   float lse[1][2], delta[1][2];
-  row_statistics<E, width>(lse, delta, a, b, head, warp_first, shared + tile_bytes, warp_row);
+  row_statistics<E, Tile>(lse, delta, a, b, head, warp_first, shared + tile_bytes, warp_row);
 
-  float dq[1][width / 8][4] = {};
+  float dq[1][Tile::chunks][4] = {};
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
   for (int tile = 0; tile < tiles; ++tile) {
@@ -47,8 +48,8 @@ __global__ void __launch_bounds__(group_threads, 4) queries_kernel(const Attenti
 
     float p[1][others / 8][4], dp[1][others / 8][4];
     begin_products();
-    row_products<E>(p, q_tile, k_tile);
-    row_products<E>(dp, do_tile, v_tile);
+    row_products<E, halves>(p, q_tile, k_tile);
+    row_products<E, halves>(dp, do_tile, v_tile);
     wait_for_products<1>(p[0]);
 #pragma unroll
     for (int n = 0; n < others / 8; ++n) {
@@ -66,23 +67,28 @@ __global__ void __launch_bounds__(group_threads, 4) queries_kernel(const Attenti
     }
     uint32_t ds[1][steps][4];
     pack<E>(ds, p);
-    accumulate<E>(dq, ds, k_tile);
+    accumulate<E, halves>(dq, ds, k_tile);
     wait_for_products<0>(dq[0]);
   }
   __syncthreads();  // nobody multiplies by the tile that results go through
 
   const float factor[1][2] = {{a.scale, a.scale}};
   E* const to = static_cast<E*>(a.d_qkv) + a.queries(b, head) + warp_first * row;
-  store_rows<E, width>(dq, factor, shared, warp_row, a.width,
-                       [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
+  store_rows<E, Tile>(dq, factor, shared, warp_row, a.width,
+                      [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
 }
 
 // Of a tile of queries and d_out, and of their statistics, which end at the next place where tiles may begin.
-constexpr uint32_t stage_bytes = 2 * tile_bytes + tile_align, keys_bytes = 2 * tile_bytes + 2 * stage_bytes;
+template <int halves>
+constexpr uint32_t stage_bytes_of = 2 * GroupTile<halves>::bytes + tile_align;
+template <int halves>
+constexpr uint32_t keys_bytes = 2 * GroupTile<halves>::bytes + 2 * stage_bytes_of<halves>;
 static_assert(2 * others * sizeof(float) <= tile_align);
 
-template <class E>
-__global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionArgs a) {
+template <class E, int halves>
+__global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kernel(const AttentionArgs a) {
+  using Tile = GroupTile<halves>;
+  constexpr uint32_t tile_bytes = Tile::bytes, stage_bytes = stage_bytes_of<halves>;
   std::byte* const shared = shared_tiles();
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + tile_bytes;
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
@@ -91,10 +97,8 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
   const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
   const int64_t row = a.row(), C = a.C();
-  Tile::load<group_rows, group_threads>(k_tile, static_cast<const E*>(a.qkv) + a.keys(b, shared_head) + first * row,
-                                        row, a.T - first, a.width);
-  Tile::load<group_rows, group_threads>(v_tile, static_cast<const E*>(a.qkv) + a.values(b, shared_head) + first * row,
-                                        row, a.T - first, a.width);
+  Tile::load(k_tile, static_cast<const E*>(a.qkv) + a.keys(b, shared_head) + first * row, row, a.T - first, a.width);
+  Tile::load(v_tile, static_cast<const E*>(a.qkv) + a.values(b, shared_head) + first * row, row, a.T - first, a.width);
 
   // The tiles of queries, where attention is causal from the diagonal on, for one head of the group after the other.
   const int first_query = a.pattern.causal ? first : 0, tiles = (a.T - first_query + others - 1) / others,
@@ -104,8 +108,8 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
     const uint32_t to = v_tile + tile_bytes + static_cast<uint32_t>(step % 2) * stage_bytes;
     const E* const q = static_cast<const E*>(a.qkv) + a.queries(b, next_head) + next_query * row;
     const E* const d_out = static_cast<const E*>(a.d_out) + a.output(b, next_head) + next_query * C;
-    Tile::load<others, group_threads>(to, q, row, a.T - next_query, a.width);
-    Tile::load<others, group_threads>(to + tile_bytes, d_out, C, a.T - next_query, a.width);
+    Tile::load(to, q, row, a.T - next_query, a.width);
+    Tile::load(to + tile_bytes, d_out, C, a.T - next_query, a.width);
     // Queries behind the end are rows of zeros, so any finite statistics do.
     const int query = next_query + static_cast<int>(threadIdx.x) % others;
     const float* from = (threadIdx.x < others ? a.lse : a.delta) + a.statistics(b, next_head);
@@ -114,7 +118,7 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
   static_assert(group_threads == 2 * others);
   load_queries(0);
 
-  float dk[1][width / 8][4] = {}, dv[1][width / 8][4] = {};
+  float dk[1][Tile::chunks][4] = {}, dv[1][Tile::chunks][4] = {};
   const float scale = a.scale * log2_e;
   for (int step = 0; step < all; ++step) {
     wait_for_copies();
@@ -132,8 +136,8 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
     // Rows are keys and columns queries, so that both gradients have the probabilities on the left.
     float p[1][others / 8][4], dp[1][others / 8][4];
     begin_products();
-    row_products<E>(p, k_tile, q_tile);
-    row_products<E>(dp, v_tile, do_tile);
+    row_products<E, halves>(p, k_tile, q_tile);
+    row_products<E, halves>(dp, v_tile, do_tile);
     wait_for_products<1>(p[0]);
 #pragma unroll
     for (int n = 0; n < others / 8; ++n) {
@@ -147,7 +151,7 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
     }
     uint32_t left[1][steps][4];
     pack<E>(left, p);
-    accumulate<E>(dv, left, do_tile);
+    accumulate<E, halves>(dv, left, do_tile);
     wait_for_products<1>(dp[0]);
 #pragma unroll
     for (int n = 0; n < others / 8; ++n) {
@@ -157,7 +161,7 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
     }
     uint32_t ds[1][steps][4];
     pack<E>(ds, p);
-    accumulate<E>(dk, ds, q_tile);
+    accumulate<E, halves>(dk, ds, q_tile);
     wait_for_products<0>(dk[0], dv[0]);
   }
   __syncthreads();  // nobody multiplies by the tiles that results go through
@@ -168,8 +172,18 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
       return warp_first + r < a.T ? to + (warp_first + r) * row : nullptr;
     };
   };
-  store_rows<E, width>(dk, factor, shared, warp_row, a.width, place(a.keys(b, shared_head)));
-  store_rows<E, width>(dv, ones, shared + tile_bytes, warp_row, a.width, place(a.values(b, shared_head)));
+  store_rows<E, Tile>(dk, factor, shared, warp_row, a.width, place(a.keys(b, shared_head)));
+  store_rows<E, Tile>(dv, ones, shared + tile_bytes, warp_row, a.width, place(a.values(b, shared_head)));
+}
+
+template <class E>
+void queries(const AttentionArgs& a) {
+  a.width <= half_width ? run(queries_kernel<E, 1>, queries_bytes<1>, a)
+                        : run(queries_kernel<E, 2>, queries_bytes<2>, a);
+}
+template <class E>
+void keys(const AttentionArgs& a) {
+  a.width <= half_width ? run(keys_kernel<E, 1>, keys_bytes<1>, a) : run(keys_kernel<E, 2>, keys_bytes<2>, a);
 }
 
 }  // namespace
@@ -177,9 +191,9 @@ __global__ void __launch_bounds__(group_threads, 3) keys_kernel(const AttentionA
 void backward(DType type, AttentionArgs a) {
   const int64_t tensor = int64_t{a.T} * a.width * 2;  // of one head
   a.order = tile_order(int64_t{a.B} * a.heads, a.T, group_rows, 2 * tensor / a.group());
-  run(type == DType::f16 ? queries_kernel<__half> : queries_kernel<__nv_bfloat16>, queries_bytes, a);
+  type == DType::f16 ? queries<__half>(a) : queries<__nv_bfloat16>(a);
   a.order = tile_order(int64_t{a.B} * a.kv_heads, a.T, group_rows, 2 * tensor * a.group());
-  run(type == DType::f16 ? keys_kernel<__half> : keys_kernel<__nv_bfloat16>, keys_bytes, a);
+  type == DType::f16 ? keys<__half>(a) : keys<__nv_bfloat16>(a);
 }
 
 }  // namespace zrt::models::cuda::warpgroup

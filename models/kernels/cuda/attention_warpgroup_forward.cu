@@ -5,10 +5,14 @@
 namespace zrt::models::cuda::warpgroup {
 namespace {
 
-constexpr uint32_t forward_bytes = 5 * tile_bytes;
+template <int halves>
+constexpr uint32_t forward_bytes = 5 * GroupTile<halves>::bytes;
 
-template <class E>
-__global__ void __launch_bounds__(group_threads, 5) forward_kernel(const AttentionArgs a) {
+// As many blocks of a multiprocessor as shared memory has room for.
+template <class E, int halves>
+__global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_kernel(const AttentionArgs a) {
+  using Tile = GroupTile<halves>;
+  constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
   const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + tile_bytes;
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
@@ -21,14 +25,13 @@ __global__ void __launch_bounds__(group_threads, 5) forward_kernel(const Attenti
   const auto tiles_of = [&](int tile) { return kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * tile_bytes; };
   const auto load_keys = [&](int tile) {
     const int begin = tile * others;
-    Tile::load<others, group_threads>(tiles_of(tile), k + begin * row, row, a.T - begin, a.width);
-    Tile::load<others, group_threads>(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
+    Tile::load(tiles_of(tile), k + begin * row, row, a.T - begin, a.width);
+    Tile::load(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
   };
-  Tile::load<group_rows, group_threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
-                                        a.T - first, a.width);
+  Tile::load(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row, a.T - first, a.width);
   load_keys(0);
 
-  float out[1][width / 8][4] = {};
+  float out[1][Tile::chunks][4] = {};
   OnlineSoftmax<1> softmax;
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
@@ -42,7 +45,7 @@ __global__ void __launch_bounds__(group_threads, 5) forward_kernel(const Attenti
 
     float s[1][others / 8][4];
     begin_products();
-    row_products<E>(s, q_tile, k_tile);
+    row_products<E, halves>(s, q_tile, k_tile);
     wait_for_products<0>(s[0]);
     if (key + others - 1 > a.last_key(warp_first)) {
       fill_where(s, -INFINITY, [&](int, int n, int r, int c) { return key + 8 * n + c > a.last_key(warp_first + r); });
@@ -53,7 +56,7 @@ __global__ void __launch_bounds__(group_threads, 5) forward_kernel(const Attenti
     if (__ballot_sync(0xffffffffu, shrink[0][0] != 1 || shrink[0][1] != 1) != 0) softmax.apply(shrink, out);
     uint32_t p[1][steps][4];
     pack<E>(p, s);
-    accumulate<E>(out, p, v_tile);
+    accumulate<E, halves>(out, p, v_tile);
     wait_for_products<0>(out[0]);
   }
   __syncthreads();  // nobody multiplies by the tile that results go through
@@ -64,20 +67,27 @@ __global__ void __launch_bounds__(group_threads, 5) forward_kernel(const Attenti
     if (a.lse != nullptr && query < a.T) a.lse[a.statistics(b, head) + query] = lse;
   });
   E* const to = static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C();
-  store_rows<E, width>(out, factor, shared, warp_row, a.width,
-                       [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
+  store_rows<E, Tile>(out, factor, shared, warp_row, a.width,
+                      [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
+}
+
+template <class E>
+void forward(const AttentionArgs& a) {
+  a.width <= half_width ? run(forward_kernel<E, 1>, forward_bytes<1>, a)
+                        : run(forward_kernel<E, 2>, forward_bytes<2>, a);
 }
 
 }  // namespace
 
 void forward(DType type, AttentionArgs a) {
   a.order = tile_order(int64_t{a.B} * a.heads, a.T, group_rows, int64_t{a.T} * a.width * 4 / a.group());
-  run(type == DType::f16 ? forward_kernel<__half> : forward_kernel<__nv_bfloat16>, forward_bytes, a);
+  type == DType::f16 ? forward<__half>(a) : forward<__nv_bfloat16>(a);
 }
 
 bool takes(const AttentionShape& s) {
   constexpr bool built = ZRT_CUDA_WARPGROUPS;  // for a chip that has them
-  return built && padded_width(s) == width && s.dropout == 0 && !s.pattern.sparse() &&
+  const int width = padded_width(s);
+  return built && (width == half_width || width == 2 * half_width) && s.dropout == 0 && !s.pattern.sparse() &&
          core::cuda::compute_capability() == 90;
 }
 

@@ -211,8 +211,7 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred()>(args); });
   });
   const int64_t C = rows.C, parts = parts_for(rows.rows, C), stride = kind == NormKind::layer ? 2 * C : C;
-  add_partials(partials, parts, stride, C, dgamma);
-  if (kind == NormKind::layer) add_partials(partials + C, parts, stride, C, dbeta);
+  add_partials(partials, parts, stride, C, dgamma, kind == NormKind::layer ? dbeta : GradTarget{});
 }
 
 }  // namespace zrt::models::cuda

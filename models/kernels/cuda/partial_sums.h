@@ -7,7 +7,9 @@
 
 namespace zrt::models::cuda {
 
-// target[c] = [target[c] +] the sum of partials[part · stride + c] over the parts, for c < n. partials: fp32.
-void add_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, const GradTarget& target);
+// target[c] = [target[c] +] the sum of partials[part · stride + c] over the parts, for c < n; and `second`, unless it
+// has no data, of those n columns further on. partials: fp32.
+void add_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, const GradTarget& target,
+                  const GradTarget& second = {});
 
 }  // namespace zrt::models::cuda

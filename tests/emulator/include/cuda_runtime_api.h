@@ -133,6 +133,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, size_t shared, cud
 cudaError_t image_error();
 // Queues host work that plays a library's kernel.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+void count_launch();  // of a kernel or product, when it runs
 }  // namespace zrt::emulator
 
 struct cudaFuncAttributes {};

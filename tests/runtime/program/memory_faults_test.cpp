@@ -71,6 +71,23 @@ TEST_CASE("one byte written past the end of a buffer is an error that names the 
   }
 }
 
+TEST_CASE("a buffer that is overrun later than in the first step is found at once, on a GPU in the 65th step") {
+  const bool gpu = test::test_device() == core::DeviceKind::cuda;
+  for (const int steps : {64, 65}) {
+    int calls = 0;
+    const models::Model model = wrap(make_toy(2, 16, 16, 5, false, false),
+                                     {{}, [&](const models::Block& block, const Call& call, bool backward) {
+                                        if (block.name() != "linear.1" || backward || ++calls < 2) return;
+                                        core::fill_bytes(static_cast<std::byte*>(call.output) + 640, 1, 1);
+                                      }});
+    Setting s;
+    s.steps = steps;
+    const std::string error = program_error([&] { run(model, s); });
+    INFO(steps << " steps: " << error);
+    CHECK(has(error, "past the end of buffer 'output of linear.1'") == (!gpu || steps == 65));
+  }
+}
+
 namespace {
 
 Setting fault_setting(int which) {

@@ -15,8 +15,8 @@ inline uint64_t rows_operand(uint32_t address, int step) {
   if (address % tile_align != 0) throw std::runtime_error("an operand does not begin where its swizzling does");
   return address + static_cast<uint32_t>(32 * step);
 }
-inline uint64_t turned_operand(uint32_t tile, int step) {
-  return rows_operand(tile + static_cast<uint32_t>(16 * 128 * step), 0);
+inline uint64_t turned_operand(uint32_t tile, int step, uint32_t next = 16) {
+  return rows_operand(tile + static_cast<uint32_t>(16 * 128 * step), 0) | uint64_t{next} << 32;
 }
 
 // Rows of 128 bytes, the eight pieces of which the hardware swaps by the row's address.
@@ -62,8 +62,8 @@ inline void wait_for_products(Results&...) {
 }
 
 template <class LeftOf, class Product>
-inline void queue_product(float (&c)[8][4], bool add, const LeftOf& left_of, const Product& product) {
-  emulator::products().queue(&c[0][0], add, product(left_of()), [=] { return product(left_of()); });
+inline void queue_product(float (*c)[4], bool add, const LeftOf& left_of, const Product& product) {
+  emulator::products().queue(c[0], add, product(left_of()), [=] { return product(left_of()); });
 }
 
 template <class E, bool turned, bool a_turned = false>
@@ -81,8 +81,9 @@ inline void multiply(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
   queue_product(c, add, left_of, [b](const LeftRows& left) { return thread_product<E, turned>(left, b); });
 }
 
-template <class E, bool turned>
-inline void multiply(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+template <class E, bool turned, int N>
+inline void multiply(float (&c)[N][4], const uint32_t (&a)[4], uint64_t b, bool add) {
+  static_assert(N == 8 || (N == 16 && turned));
   const emulator::Words* all = emulator::sync_warp(~0u, {a[0] | uint64_t{a[1]} << 32, a[2] | uint64_t{a[3]} << 32});
   LeftRows left;
   for (unsigned half = 0; half < 2; ++half) {
@@ -90,8 +91,12 @@ inline void multiply(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, bool 
       left[half][k] = half_of<E>(all[emulator::now.lane / 4 * 4 + k % 8 / 2][k / 8], half * 2 + k % 2);
     }
   }
-  queue_product(
-      c, add, [left] { return left; }, [b](const LeftRows& rows) { return thread_product<E, turned>(rows, b); });
+  for (unsigned half = 0; half < N / 8; ++half) {  // columns of the next tile
+    const uint64_t columns = b + half * (b >> 32);
+    queue_product(
+        c + 8 * half, add, [left] { return left; },
+        [columns](const LeftRows& rows) { return thread_product<E, turned>(rows, columns); });
+  }
 }
 
 }  // namespace zrt::models::cuda
