@@ -296,11 +296,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   const bool to_file = op.kind == OpKind::evict && moved(set_, op).written > 0;
   const uint64_t in_file = to_file ? rank_.file->bytes_written() : 0;
-  const bool by_gpu = core::place().device == core::DeviceKind::cuda;
-  const bool inspects = inspects_ || !by_gpu;
   RedZones written, all;
   for (const Access& access : op.accesses) {
-    if (!inspects) break;
+    if (!inspects_) break;  // of all lanes alike: one checks what another has painted
     const Buffer& buffer = set_.buffers[access.buffer];
     if (buffer.tier == Tier::nvme) continue;
     std::byte* zone = call.address(access) + buffer.padded();
@@ -308,7 +306,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
     if (access.use != Use::read) all.push_back(zone);
   }
   try {
-    if (inspects) paint_red_zones(written);
+    if (inspects_) paint_red_zones(written);
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
     if (only_ == Only::compute && communicates) {
       for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
@@ -327,8 +325,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());
       if (received) *received = bytes;
     }
-    if (!inspects) return;
+    if (!inspects_) return;
     BrokenZone broken;
+    const bool by_gpu = core::place().device == core::DeviceKind::cuda;
     check_red_zones(all, id, by_gpu ? &reinterpret_cast<Control*>(address(set_.buffers[control_]))->broken : &broken);
     if (broken.op != 0) fail_red_zone(program, id, broken.zone);
   } catch (const std::exception& error) {
