@@ -12,4 +12,7 @@ std::string printable(std::string_view text);
 // The same for a text of several lines: newlines and tabs stay.
 std::string printable_lines(std::string_view text);
 
+// A word as a POSIX shell reads it: in single quotes, unless nothing in it means something to a shell.
+std::string in_shell(std::string_view word);
+
 }  // namespace zrt::core

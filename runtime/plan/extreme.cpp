@@ -111,11 +111,20 @@ Extreme find_extreme(const std::string& what, const Config& config, const models
     (fits_at(middle) ? fits : fails) = middle;
   }
   // A plan tries more and may find room beyond.
-  while (fails <= question.count) {
-    const Value next = question.value(fails - 1);
-    if (!trials.fits_as_planned(next.changes, next.ranks)) break;
-    fits = fails++;
-    if (fails <= question.count) fits_at(fails);  // for what it lacks
+  const auto planned_at = [&](size_t number) {
+    const Value value = question.value(number - 1);
+    const double excess = trials.excess_as_planned(value.changes, value.ranks);
+    // Where nothing fits, either may have looked at a placement that lacks more.
+    if (excess > 0) lack = std::min(excess, trials.excess(value.changes, value.ranks));
+    return excess == 0;
+  };
+  for (size_t step = 2; fails <= question.count && planned_at(fails); step *= 2) {
+    fits = fails;
+    fails = fits == question.count ? fits + 1 : std::min(fits + step, question.count);
+  }
+  while (fails <= question.count && fails - fits > 1) {
+    const size_t middle = fits + (fails - fits) / 2;
+    (planned_at(middle) ? fits : fails) = middle;
   }
   Extreme found;
   found.text = fmt::format("{} fits", question.nothing);

@@ -58,7 +58,8 @@ bool keep_outputs(Compiled& stage, const std::vector<std::string>& phases, const
     }
     // A layer adds about as much as any other.
     fails = next;
-    const double each = static_cast<double>(needed[device] - peaks[device]) / static_cast<double>(next);
+    const double more_bytes = static_cast<double>(needed[device]) - static_cast<double>(peaks[device]);
+    const double each = more_bytes / static_cast<double>(next);
     const auto expected = static_cast<size_t>(static_cast<double>(room) / std::max(each, 1.0));
     next = std::clamp(expected, fits + 1, std::max(fits + 1, fails - 1));
   }

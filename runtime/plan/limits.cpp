@@ -29,7 +29,8 @@ double Limits::excess(const TierBytes& peaks) const {
 }
 
 Config on_cluster(Config config, const Cluster* cluster) {
-  if (cluster == nullptr || cluster->exchange != Exchange::once_per_host) return config;
+  const bool says = cluster != nullptr && cluster->exchange == Exchange::once_per_host;
+  if (config.ranks_in_reach != 0 || !says) return config;
   const int world = config.mesh.world(), per_host = cluster->ranks_per_host;
   const bool in_a_row = world <= per_host || (cluster->distribution == Distribution::block && world % per_host == 0);
   return in_reach(std::move(config), in_a_row ? per_host : 1);

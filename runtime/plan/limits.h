@@ -31,8 +31,8 @@ struct Limits {
 // host's memory: the smaller of each.
 Limits memory_limits(const Config& config, const Cluster* cluster);
 
-// The configuration with Config::ranks_in_reach as a run on this cluster finds it; as it is without one. No rank
-// reaches another where hosts have different numbers of ranks, or ranks take hosts in turns.
+// The configuration with Config::ranks_in_reach as a run on this cluster finds it; unchanged without one, and where it
+// is known already. No rank reaches another where hosts have different numbers of ranks, or ranks take hosts in turns.
 Config on_cluster(Config config, const Cluster* cluster);
 
 // A run on GPUs has yet to take these parts when it asks for what is free: its cluster's (parallel.cluster), else the

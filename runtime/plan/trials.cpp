@@ -18,19 +18,20 @@ Config Trials::changed(const Changes& changes, int ranks) const {
   for (const auto& [key, value] : changes) {
     if (key != "ranks") sets.push_back(key + "=" + value);
   }
-  return on_cluster(reconfigured(config_, sets, ranks), cluster_);
+  Config made = reconfigured(config_, sets, ranks);
+  return cluster_ != nullptr ? on_cluster(in_reach(std::move(made), 0), cluster_) : made;
 }
 
 double Trials::excess(const Changes& changes, int ranks) {
   return excess(changes, ranks, false);
 }
 
-bool Trials::fits_as_planned(const Changes& changes, int ranks) const {
+double Trials::excess_as_planned(const Changes& changes, int ranks) const {
   const Config config = changed(changes, ranks);
   const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
   const std::vector<Layout> layouts = make_layouts(config, model_of(config));
   const FitRequest request{phases_, limits, memory_limits(config, nullptr), {}, true, false};
-  return limits.hold(peak_bytes(fit(config, layouts, request).stages));
+  return limits.excess(peak_bytes(fit(config, layouts, request).stages));
 }
 
 bool Trials::may_fit(const Changes& changes, int ranks) {

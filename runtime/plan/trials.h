@@ -25,8 +25,8 @@ class Trials {
   // the stage that lacked most before, and where that fits of the one that lacks most now.
   double excess(const Changes& changes, int ranks);
   bool fits(const Changes& changes, int ranks) { return excess(changes, ranks) == 0; }
-  // The same with all that a plan tries: where this is slow to find, some fit that excess() gives up.
-  bool fits_as_planned(const Changes& changes, int ranks) const;
+  // The same with all that a plan tries, which takes longer: some fit that excess() gives up.
+  double excess_as_planned(const Changes& changes, int ranks) const;
   // Looks at the stage that lacked most before alone.
   bool may_fit(const Changes& changes, int ranks);
 

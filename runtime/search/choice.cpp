@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -45,9 +46,11 @@ const std::vector<std::string> mesh_keys{"parallel.expert",
                                          "gradient_accumulation_steps"};
 
 // Keys of DeepSpeed that say what a key of the mesh says.
-const std::map<std::string, std::string> names_of_others{{"pipeline.stages", "parallel.pipeline"},
-                                                         {"tensor_parallel.autotp_size", "parallel.tensor"},
-                                                         {"tensor_parallel.tp.tp_size", "parallel.tensor"}};
+const std::map<std::string, std::string> names_of_others{
+    {"pipeline.stages", "parallel.pipeline"},
+    {"tensor_parallel.autotp_size", "parallel.tensor"},
+    {"tensor_parallel.tp.tp_size", "parallel.tensor"},
+    {"activation_checkpointing.partition_activations", "parallel.sequence"}};
 
 // A value as --set takes it, numbers in one spelling.
 std::string text_of(const nlohmann::json& value) {
@@ -95,6 +98,10 @@ std::vector<std::pair<std::string, std::string>> keys_of(const Choice& choice, c
       {"gradient_accumulation_steps", text(choice.microbatches(task))},
       {"memory.recompute", choice.recompute}};
   if (!task.cluster.empty()) keys.emplace_back("parallel.cluster", task.cluster);
+  for (const auto& fixed : task.fixed) {  // others of the mesh
+    const bool told = std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.first == fixed.first; });
+    if (!told) keys.push_back(fixed);
+  }
   return keys;
 }
 
@@ -144,13 +151,8 @@ Task load_task(const std::filesystem::path& file, const Settings& sets, int rank
 Config with_choice(const Task& task, const Choice& choice, int64_t batch) {
   const int64_t each = choice.micro * choice.data(task);
   Settings sets{fmt::format("train_batch_size={}", batch)};
-  const auto keys = keys_of(choice, task);
-  for (const auto& [key, value] : keys) {
+  for (const auto& [key, value] : keys_of(choice, task)) {
     if (key != "gradient_accumulation_steps") sets.push_back(key + "=" + value);
-  }
-  for (const auto& [key, value] : task.fixed) {
-    const bool chosen = std::any_of(keys.begin(), keys.end(), [&](const auto& each) { return each.first == key; });
-    if (!chosen) sets.push_back(key + "=" + value);
   }
   sets.push_back(fmt::format("gradient_accumulation_steps={}", batch / each));
   return reconfigured(task.config, sets, task.ranks);
@@ -168,7 +170,8 @@ std::vector<Choice> all_choices(const Task& task, int ranks_per_host) {
     const auto keys = keys_of(choice, task);
     return std::all_of(keys.begin(), keys.end(), [&](const auto& key) {
       const std::string* const value = wanted(key.first.c_str());
-      return value == nullptr || *value == key.second;
+      const bool alone = key.first == "parallel.sequence" && choice.tensor == 1;  // with whom it would share rows
+      return value == nullptr || *value == key.second || alone;
     });
   };
   // Stages are all alike for a rank alone.
@@ -177,8 +180,9 @@ std::vector<Choice> all_choices(const Task& task, int ranks_per_host) {
   };
   std::vector<std::string> recomputed{"none", "selective", "full"};
   if (const std::string* const value = wanted("memory.recompute")) recomputed = {*value};
-  const std::string *const micro_wanted = wanted("train_micro_batch_size_per_gpu"), *const schedule_wanted =
-                                                                                        wanted("parallel.schedule");
+  const std::string* const micro_wanted = wanted("train_micro_batch_size_per_gpu");
+  const std::string* const schedule_wanted = wanted("parallel.schedule");
+  const int64_t only_micro = micro_wanted != nullptr ? std::strtoll(micro_wanted->c_str(), nullptr, 10) : 0;
   const bool sequence = wanted("parallel.sequence") == nullptr || *wanted("parallel.sequence") == "true";
   std::vector<Choice> found;
   const auto add = [&](const Choice& choice) {
@@ -210,9 +214,8 @@ std::vector<Choice> all_choices(const Task& task, int ranks_per_host) {
       if (batch % data != 0) continue;
       for (int64_t micro = 1; micro <= batch / data; ++micro) {
         const bool power = (micro & (micro - 1)) == 0;
-        const bool tried = micro_wanted != nullptr ? *micro_wanted == fmt::format("{}", micro)
-                                                   : micro <= (power ? largest_micro : largest_odd_micro);
-        if (micro_wanted == nullptr && micro > largest_micro) break;
+        const bool tried = only_micro > 0 ? micro == only_micro : micro <= (power ? largest_micro : largest_odd_micro);
+        if (micro > std::max(only_micro, largest_micro)) break;
         if (!tried || batch / data % micro != 0) continue;
         for (const int stage : stages_for(data)) {
           const optimizer::ZeroStrategy zero = optimizer::zero_strategy(stage);

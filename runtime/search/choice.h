@@ -32,7 +32,7 @@ struct Choice {
   int64_t microbatches(const Task& task) const { return task.config.batch.train / (micro * data(task)); }
 };
 
-// Keys of a choice and their values, as --set takes them, in a fixed order.
+// Keys of a choice and their values, as --set takes them, in a fixed order; and those of task.fixed that no choice has.
 std::vector<std::pair<std::string, std::string>> keys_of(const Choice& choice, const Task& task);
 
 // Reads a configuration, with settings, for a search: the mesh of the file counts for nothing, that of the settings is

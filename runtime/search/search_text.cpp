@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/ledger.h"
+#include "core/printable.h"
 #include "runtime/search/search.h"
 
 namespace zrt::runtime::search {
@@ -71,7 +72,9 @@ std::string search_text(const Result& result, const Task& task, const Cluster& c
     text += "The fastest: " + cost_text(run_cost(first.seconds, tokens, ranks, price, cluster), price) + ".\n";
   }
   text += command;
-  for (const auto& [key, value] : keys_of(first.choice, task)) text += fmt::format(" --set {}={}", key, value);
+  for (const auto& [key, value] : keys_of(first.choice, task)) {
+    text += " --set " + core::in_shell(key + "=" + value);
+  }
   return text + "\n";
 }
 

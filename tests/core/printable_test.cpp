@@ -40,4 +40,12 @@ TEST_CASE("no escape survives, whatever two bytes come together") {
 }
 
 }  // namespace
+TEST_CASE("a word that means something to a shell stands in quotes") {
+  CHECK(in_shell("parallel.tensor=4") == "parallel.tensor=4");
+  CHECK(in_shell("runs/a b.json") == "'runs/a b.json'");
+  CHECK(in_shell("memory.recompute=[0,1]") == "'memory.recompute=[0,1]'");
+  CHECK(in_shell("it's") == "'it'\\''s'");
+  CHECK(in_shell("") == "''");
+}
+
 }  // namespace zrt::core::printable_test

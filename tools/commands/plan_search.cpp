@@ -7,25 +7,13 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "runtime/report/search_page.h"
 #include "runtime/search/search.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/plan_answers.h"
 
 namespace zrt::tools {
-namespace {
-
-// A word as a shell takes it.
-std::string in_shell(const std::string& word) {
-  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=/,:+-%@";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-}  // namespace
-
 int search_command(const po::variables_map& values) {
   for (const char* option : {"program", "model"}) {
     if (!values.count(option)) continue;
@@ -56,8 +44,8 @@ int search_command(const po::variables_map& values) {
         std::cerr << fmt::format("\r\033[K{} {} of {} ways", what, done, all) << std::flush;
       });
   if (shown) std::cerr << "\r\033[K";
-  std::string command = fmt::format("zrt train {} --ranks {}", file, task.ranks);
-  for (const std::string& other : task.others) command += " --set " + in_shell(other);
+  std::string command = fmt::format("zrt train {} --ranks {}", core::in_shell(file), task.ranks);
+  for (const std::string& other : task.others) command += " --set " + core::in_shell(other);
   std::cout << (values.count("json") ? search_json(result, task, cluster, price) + "\n"
                                      : search_text(result, task, cluster, price, command));
   if (values.count("draw")) {

@@ -155,6 +155,10 @@ TEST_CASE("a search keeps a key by any of its names, in a section or alone, and 
   CHECK(fixed({R"(parallel={"pipeline": 4})"}) == Keys{{"parallel.pipeline", "4"}});
   CHECK(fixed({"pipeline.stages=4"}) == Keys{{"parallel.pipeline", "4"}});
   CHECK(fixed({"parallel.pipeline_model_parallel_size=4"}) == Keys{{"parallel.pipeline", "4"}});
+  CHECK(fixed({"activation_checkpointing.partition_activations=true"}) == Keys{{"parallel.sequence", "true"}});
+  const Task windows = file.task(8, {"parallel.reduce_every=2"});
+  CHECK(keys_of({}, windows).back() == std::pair<std::string, std::string>{"parallel.reduce_every", "2"});
+  CHECK(!search::choices(file.task(1, {"parallel.sequence=true"}), 8).empty());
   CHECK(fixed({"parallel.reduce_every=2", "memory.recompute=auto"}) == Keys{{"parallel.reduce_every", "2"}});
   const Task task = file.task(8, {"gradient_clipping=0.5", "parallel.tensor=2", "optimizer.params.lr=1e-4"});
   CHECK(task.others == std::vector<std::string>{"gradient_clipping=0.5", "optimizer.params.lr=0.0001"});
