@@ -40,7 +40,8 @@ struct ReduceRange {
   void* target;     // shard elements of `to`: the sum of this rank's shard; may lie in `source` at the own shard when
                     // the types are equal
   int64_t shard;    // elements per rank
-  bool accumulate;  // add to what `target` holds, in fp32 and rounded once, instead of overwriting it
+  bool accumulate;  // add to what `target` holds instead of overwriting it: in fp32, rounded once (twice in NCCL's own
+                    // sums)
 };
 struct GatherRange {
   const void* source;  // shard elements: this rank's part; may lie in `target` at the own shard

@@ -1,8 +1,8 @@
 // The gradient of the output weights is a sum over chunks. fp32 gradients take it directly. bf16 gradients would round
-// it once per chunk, so with several chunks the sum is kept in 32 bits. Where one tile has the whole vocabulary,
-// products add to it in fp32. Else the sum's high half is in the gradient itself and its low half in the workspace (2
-// bytes per element of the weights instead of 4 for an fp32 copy), tile by tile of the vocabulary. Going over the
-// vocabulary twice would need no such sum but a third more FLOPs.
+// it once per chunk, so with several chunks the sum is kept in 32 bits. On a GPU, where one tile has the whole
+// vocabulary, products add to it in fp32. Else the sum's high half is in the gradient itself and its low half in the
+// workspace (2 bytes per element of the weights instead of 4 for an fp32 copy), tile by tile of the vocabulary. Going
+// over the vocabulary twice would need no such sum but a third more FLOPs.
 #include <algorithm>
 
 #include "core/device.h"

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -20,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 // Reads a task from its first argument and writes the answer to its second.
 constexpr const char* script = R"(
-import json, multiprocessing, statistics, sys, time
+import json, multiprocessing, queue, statistics, sys, time
 import torch
 
 def matrix(rows, columns, stride, turned, dtype):
@@ -47,8 +49,25 @@ def seconds_of(product, rounds, barrier):
     return statistics.median(timed(calls) for _ in range(rounds))
 
 def rank(number, task, barrier, answers):
-    torch.set_num_threads(task["threads"])
-    answers.put([seconds_of(product, task["rounds"], barrier) for product in task["products"]])
+    try:
+        torch.set_num_threads(task["threads"])
+        answers.put([seconds_of(product, task["rounds"], barrier) for product in task["products"]])
+    except BaseException as error:
+        barrier.abort()
+        answers.put(repr(error))
+
+def collect(ranks, answers):
+    rows = []
+    while len(rows) < len(ranks):
+        try:
+            rows.append(answers.get(timeout=1))
+        except queue.Empty:
+            if any(each.exitcode not in (None, 0) for each in ranks):
+                sys.exit("a process that multiplied ended")
+    failed = [row for row in rows if isinstance(row, str) and "BrokenBarrier" not in row]
+    if failed or any(isinstance(row, str) for row in rows):
+        sys.exit((failed or rows)[0])
+    return rows
 
 task = json.load(open(sys.argv[1]))
 library = "MKL" if torch.backends.mkl.is_available() else "oneDNN or its own"
@@ -56,44 +75,60 @@ answer = {"name": f"PyTorch {torch.__version__.split('+')[0]}, {library}", "seco
 if task["products"]:
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(task["ranks"]), context.Queue()
-    ranks = [context.Process(target=rank, args=(i, task, barrier, answers)) for i in range(task["ranks"])]
+    ranks = [context.Process(target=rank, args=(i, task, barrier, answers), daemon=True)
+             for i in range(task["ranks"])]
     for each in ranks:
         each.start()
-    rows = [answers.get() for _ in ranks]
+    rows = collect(ranks, answers)
     for each in ranks:
         each.join()
     answer["seconds"] = [None if None in column else statistics.mean(column) for column in zip(*rows)]
 json.dump(answer, open(sys.argv[2], "w"))
 )";
 
-// A file that goes with the object.
-class PassingFile {
+// A folder of this user alone that goes with the object.
+class PassingFolder {
  public:
-  explicit PassingFile(const char* what)
-      : path_(std::filesystem::temp_directory_path() / fmt::format("zrt-{}-{}.json", what, getpid())) {}
-  ~PassingFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
+  PassingFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "zrt-products-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw core::DataError(fmt::format("cannot make a folder like {}: {}", name, std::strerror(errno)));
+    }
+    path_ = name;
   }
-  PassingFile(const PassingFile&) = delete;
-  PassingFile& operator=(const PassingFile&) = delete;
-  std::string path() const { return path_.string(); }
+  ~PassingFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
 
  private:
   std::filesystem::path path_;
 };
 
-Json ask(const std::string& python, const Json& task) {
-  const PassingFile question("products"), answer("seconds");
-  core::write_durably(question.path(), task.dump());
-  const std::string asked = question.path(), answered = answer.path();
+struct Answer {
+  std::string name;
+  std::vector<double> seconds;
+};
+
+Answer ask(const std::string& python, const Json& task) {
+  const PassingFolder folder;
+  const std::string asked = folder / "task.json", answered = folder / "answer.json";
+  core::write_durably(asked, task.dump());
   std::vector<char*> arguments;
   for (const char* argument : {python.c_str(), "-c", script, asked.c_str(), answered.c_str()}) {
     arguments.push_back(const_cast<char*>(argument));
   }
   arguments.push_back(nullptr);
   pid_t child = 0;
-  if (posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) {
+  posix_spawn_file_actions_t actions{};
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);  // stdout is for results
+  const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) {
     throw core::DataError(fmt::format("--python is '{}', which cannot be run", python));
   }
   int status = 0;
@@ -106,7 +141,14 @@ Json ask(const std::string& python, const Json& task) {
                     python));
   }
   try {
-    return Json::parse(core::read_text(answered, 1 << 20));
+    const Json json = Json::parse(core::read_text(answered, 1 << 20));
+    Answer answer{json.at("name").get<std::string>(), {}};
+    for (const Json& each : json.at("seconds")) {
+      answer.seconds.push_back(each.is_number() ? each.get<double>() : std::numeric_limits<double>::infinity());
+    }
+    if (answer.seconds.size() == task["products"].size()) return answer;
+    throw core::DataError(
+        fmt::format("'{}' timed {} products of {}", python, answer.seconds.size(), task["products"].size()));
   } catch (const nlohmann::json::exception& error) {
     throw core::DataError(fmt::format("what '{}' wrote is not understood: {}", python, error.what()));
   }
@@ -131,24 +173,14 @@ Json product_json(const models::GemmSpec& spec) {
 }  // namespace
 
 TorchProducts::TorchProducts(std::string python) : python_(std::move(python)) {
-  const Json answer = ask(python_, {{"ranks", 1}, {"threads", 1}, {"rounds", 1}, {"products", Json::array()}});
-  name_ = answer.value("name", "PyTorch");
+  name_ = ask(python_, {{"ranks", 1}, {"threads", 1}, {"rounds", 1}, {"products", Json::array()}}).name;
 }
 
 std::vector<double> TorchProducts::seconds(const std::vector<models::GemmSpec>& products, int ranks, int threads,
                                            int rounds) const {
   Json task{{"ranks", ranks}, {"threads", threads}, {"rounds", rounds}, {"products", Json::array()}};
   for (const models::GemmSpec& spec : products) task["products"].push_back(product_json(spec));
-  const Json answer = ask(python_, task);
-  std::vector<double> seconds;
-  seconds.reserve(products.size());
-  for (const Json& each : answer.value("seconds", Json::array())) {
-    seconds.push_back(each.is_number() ? each.get<double>() : std::numeric_limits<double>::infinity());
-  }
-  if (seconds.size() != products.size()) {
-    throw core::DataError(fmt::format("'{}' timed {} products of {}", python_, seconds.size(), products.size()));
-  }
-  return seconds;
+  return ask(python_, task).seconds;
 }
 
 }  // namespace zrt::runtime

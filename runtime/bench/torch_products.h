@@ -10,8 +10,8 @@ namespace zrt::runtime {
 
 class TorchProducts {
  public:
-  // python: a program, found through PATH. Throws core::DataError, with what it printed, where that cannot be run or
-  // has no PyTorch.
+  // python: a program, found through PATH. Throws core::DataError where that cannot be run or has no PyTorch; what it
+  // printed has gone to stderr.
   explicit TorchProducts(std::string python);
   const std::string& name() const { return name_; }  // "PyTorch 2.12.1, MKL"
 

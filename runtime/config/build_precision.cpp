@@ -95,8 +95,8 @@ void build_wire(const Values& values, int64_t every, PrecisionConfig& precision)
   if (wire && *wire != DType::f32 && every > 1 && !narrow) {
     refuse(asked, "cannot be honoured: with parallel.reduce_every = " + std::to_string(every) +
                       " a rank sums its microbatches in fp32 and reduces the sum. Legal: null and \"fp32\"; or set "
-                      "parallel.reduce_every to 1, or data_types.grad_accum_dtype to \"" +
-                      compute + "\".");
+                      "parallel.reduce_every to 1" +
+                      (precision.compute == DType::bf16 ? ", or data_types.grad_accum_dtype to \"bf16\"." : "."));
   }
   precision.local_grad = (every > 1 && !narrow) || wire == DType::f32 ? DType::f32 : precision.compute;
 }
@@ -111,13 +111,13 @@ void build_accumulation(Values& values, int64_t accumulation, PrecisionConfig& p
   // A gradient that is the only one of its step has the same value in the wider type.
   if (accumulation == 1 && *wanted == DType::f32) return warn_without_effect(values, values.at(key));
   const std::string compute(core::dtype_name(precision.compute)), actual(core::dtype_name(precision.accumulated_grad));
-  const bool sent_wide = precision.compute == DType::bf16 && *wanted == DType::bf16;
+  const bool sent_wide = optional_type(values, "communication_data_type") == DType::f32;
+  const bool narrows = precision.compute == DType::bf16 && !sent_wide && precision.accumulated_grad != DType::bf16;
   const std::string sent =
       sent_wide ? " that are sent in fp32 (" + shown(values.at("communication_data_type")) + ")" : "";
   refuse(values.at(key), "cannot be honoured: with " + std::to_string(accumulation) + " microbatches per step and " +
                              compute + " weights, gradients" + sent + " are kept in " + actual +
-                             ". Legal: null and \"" + actual + "\"" +
-                             (precision.compute == DType::bf16 && !sent_wide ? ", and \"bf16\"." : "."));
+                             ". Legal: null and \"" + actual + "\"" + (narrows ? ", and \"bf16\"." : "."));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct UnitTiers {
 
 // What a block keeps between its forward and its backward, beside its input.
 enum class Recompute : uint8_t {
-  never,      // all that the backward reads, outputs of norms and activation functions among it
+  never,      // all that the backward reads, outputs of norms and activation functions among it, where parts can
   none,       // without these outputs, which the backward makes again from their inputs
   selective,  // without what is large and cheap to compute again
   full,       // nothing: the whole forward runs again

@@ -1,5 +1,6 @@
-// Reads the samples of the next step while one runs, so that a GPU does not wait for a disk. Steps read the same number
-// of samples each, so that those of the last one tell which come.
+// Reads the samples of the next step while one runs, so that a GPU does not wait for a disk. It keeps those of two
+// steps, 8 bytes a token, in memory that no plan counts. Steps read the same number of samples each, so that those of
+// the last one tell which come.
 #pragma once
 #include <condition_variable>
 #include <map>

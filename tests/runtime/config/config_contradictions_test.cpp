@@ -70,7 +70,8 @@ TEST_CASE("groups that the ranks or the stage do not allow are refused by key") 
 
 TEST_CASE("keys that contradict each other are refused") {
   check_all({
-      {R"("train_batch_size": 33, "train_micro_batch_size_per_gpu": 16,)", {"train_batch_size = 33", "16 x 2 x 1"}},
+      {R"("train_batch_size": 33, "train_micro_batch_size_per_gpu": 16,)",
+       {"train_batch_size = 33", "here 16. The nearest are 32 and 48;"}},
       {R"("gradient_accumulation_steps": 6, "parallel": {"reduce_every": 4},)",
        {"parallel.reduce_every = 4", "gradient_accumulation_steps = 6"}},
       {R"("communication_data_type": "bf16",)", {"communication_data_type = \"bf16\"", "fp32"}},
@@ -80,6 +81,9 @@ TEST_CASE("keys that contradict each other are refused") {
        {"communication_data_type = \"bf16\"", "parallel.reduce_every = 2"}},
       {R"("bf16": {"enabled": true}, "gradient_accumulation_steps": 2, "data_types": {"grad_accum_dtype": "fp16"},)",
        {"data_types.grad_accum_dtype = \"fp16\"", "and \"fp32\", and \"bf16\"."}},
+      {R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"},)", {"null and \"bf16\"."}},
+      {R"("fp16": {"enabled": true}, "communication_data_type": "fp16", "gradient_accumulation_steps": 2,)",
+       {"parallel.reduce_every to 1."}},
       {R"("fp16": {"enabled": true}, "gradient_accumulation_steps": 2, "data_types": {"grad_accum_dtype": "fp16"},)",
        {"data_types.grad_accum_dtype = \"fp16\"", "null and \"fp32\"."}},
       {R"("bf16": {"enabled": true}, "gradient_accumulation_steps": 2, "communication_data_type": "fp32",

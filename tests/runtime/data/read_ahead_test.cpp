@@ -87,11 +87,17 @@ TEST_CASE("a sample that cannot be read ahead is an error where it is read, and 
 TEST_CASE("what was expected and is not read is dropped, and other samples are read from the source") {
   const auto source = std::make_shared<Numbered>();
   ReadAhead ahead(source);
-  for (const int64_t sample : {0, 2, 9, 7}) {
+  int reads = 0;
+  for (const int64_t sample : {0, 2, 9}) {  // 4 and 6 are read ahead
     ahead.begin_step(2);
+    if (sample > 0) await(*source, ++reads);
     check_sample(ahead, sample);
+    CHECK(source->reads == ++reads);
   }
-  CHECK(ahead.size() == 20);
+  ahead.begin_step(2);
+  await(*source, ++reads);  // 13
+  check_sample(ahead, 4);
+  CHECK(source->reads == reads + 1);
 }
 
 }  // namespace zrt::read_ahead_test
