@@ -29,7 +29,7 @@ class GatedMlp final : public Mlp {
   struct Pair {
     void *gate, *up;
   };
-  // What is kept in training; `output` is null where it is made again.
+  // Training keeps these; `output` is null where backward makes it again.
   struct Kept {
     Pair pair;
     void* output;

@@ -114,7 +114,7 @@ Extreme find_extreme(const std::string& what, const Config& config, const models
   const auto planned_at = [&](size_t number) {
     const Value value = question.value(number - 1);
     const double excess = trials.excess_as_planned(value.changes, value.ranks);
-    // Where nothing fits, either may have looked at a placement that lacks more.
+    // Two searches end at different placements where nothing fits; the one that lacks less counts.
     if (excess > 0) lack = std::min(excess, trials.excess(value.changes, value.ranks));
     return excess == 0;
   };

@@ -19,7 +19,7 @@ Layout with_outputs(const Layout& layout, const std::vector<size_t>& blocks, siz
   return changed;
 }
 
-// What a block keeps more of a microbatch.
+// Returns the bytes that a block keeps in addition for each microbatch.
 uint64_t outputs_of(const Layout& layout, size_t block) {
   const core::OnPlace here({layout.device, nullptr});  // a GPU's products may keep some of it anyway
   const models::Block& of = *layout.model->blocks[block];

@@ -24,7 +24,7 @@ constexpr double hopeless = 1.35;
 constexpr int most_variants = 4;
 // … and stops at so many that fit with states elsewhere, whose placements take long to find.
 constexpr size_t most_placed = 8;
-// So many of the fastest are also tried with more memory for less to do.
+// The search tries this number of the fastest ways once more, with more memory and less to do.
 constexpr size_t most_enlarged = 2;
 
 struct Judged {
@@ -149,8 +149,8 @@ Result search(const Task& task, const Cluster& cluster, size_t most, const Progr
   }
 
   sort_found();
-  // Where there is memory, the fastest are tried with more of it: rows that tensor-parallel ranks share cost messages,
-  // and outputs that are made again computation.
+  // The fastest ways are tried with more memory: rows that tensor-parallel ranks share cost messages, and outputs that
+  // backward makes again cost computation.
   std::vector<Choice> larger;
   for (size_t i = 0; i < std::min(most_enlarged, result.found.size()); ++i) {
     const Choice& choice = result.found[i].choice;

@@ -1,4 +1,4 @@
-// What the kernels of attention by groups of four warps share: dense attention without dropout of heads of up to 64 or,
+// The kernels of attention by groups of four warps share these: dense attention without dropout, heads of up to 64 or,
 // in two halves, 128 elements (attention_warpgroup.h). A block is a group; its 64 rows, of which each warp has 16, and
 // the tiles that it goes over have the same size.
 #pragma once

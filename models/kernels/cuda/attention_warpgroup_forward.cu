@@ -8,7 +8,7 @@ namespace {
 template <int halves>
 constexpr uint32_t forward_bytes = 5 * GroupTile<halves>::bytes;
 
-// As many blocks of a multiprocessor as shared memory has room for.
+// Registers are limited so that a multiprocessor takes as many blocks as its shared memory holds.
 template <class E, int halves>
 __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
