@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/gpu_rooms.h"
 #include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
@@ -27,6 +28,35 @@ std::vector<PhasePeak> phase_peaks(const ProgramSet& set) {
   return peaks;
 }
 
+// Says what a rank of each configuration of a plan may use. A plan for GPUs without a cluster and a budget is one for
+// this machine's, where it has enough of them: a run here has their free memory.
+class PlanLimits {
+ public:
+  PlanLimits(const Config& config, const Cluster* cluster) : cluster_(cluster) {
+    if (cluster != nullptr || config.run.device != core::DeviceKind::cuda) return;
+    gpus_.emplace(config, ranks_of(config), std::nullopt);
+    try {
+      gpus_->limits(ranks_of(config));
+    } catch (const core::ConfigError&) {
+      gpus_.reset();
+    }
+  }
+  Limits of(const Config& config) {
+    Limits limits = memory_limits(config, cluster_);
+    std::optional<Limit>& device = limits.of(core::Tier::device);
+    if (gpus_ && !device) device = gpus_->limits(ranks_of(config)).of(core::Tier::device);
+    return limits;
+  }
+  // The limits that a run knows, to which what is gathered keeps.
+  Limits known_to_runs(const Config& config) { return gpus_ ? of(config) : memory_limits(config, nullptr); }
+
+ private:
+  static uint64_t ranks_of(const Config& config) { return static_cast<uint64_t>(config.mesh.world()); }
+
+  const Cluster* cluster_;
+  std::optional<GpuRooms> gpus_;
+};
+
 }  // namespace
 
 int64_t Plan::tokens_per_step() const {
@@ -47,17 +77,18 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
   const Config config = on_cluster(wanted, known);
   if (known) known->rates(config.precision.compute);  // throws before anything is compiled
-  plan.limits = memory_limits(config, known);
+  PlanLimits limits_of(config, known);
+  plan.limits = limits_of.of(config);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
   FitRules rules;
   rules.request = [&](const Config& of) {
-    const Limits limits = memory_limits(of, known);
-    FitRequest request{phases, limits, memory_limits(of, nullptr), {}};
+    const Limits limits = limits_of.of(of);
+    FitRequest request{phases, limits, limits_of.known_to_runs(of), {}};
     request.holds_copies = [limits](const Compiled& compiled) { return limits.hold(peak_bytes(compiled.plan)); };
     return request;
   };
   rules.holds = [&](const Config& of, const std::vector<Compiled>& stages) {
-    return memory_limits(of, known).hold(peak_bytes(stages));
+    return limits_of.of(of).hold(peak_bytes(stages));
   };
   Fitted fitted = fit(config, make_layouts(config, model), rules.request(config));
   if (saves) plan.saves = fitted.stages.front().set.has("save") ? "background" : "foreground";

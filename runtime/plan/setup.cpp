@@ -16,6 +16,7 @@
 #include "models/kernels/candidates.h"
 #include "runtime/cost/cost.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/gpu_rooms.h"
 #include "runtime/plan/gpus.h"
 #include "runtime/plan/partition.h"
 #include "runtime/plan/suggest.h"
@@ -268,35 +269,6 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 }
 
 namespace {
-
-// Asks the driver once for each number of ranks, so that all configurations of a search are judged alike.
-class GpuRooms {
- public:
-  GpuRooms(const Config& config, uint64_t ranks, const std::optional<GpuRoom>& room)
-      : share_(config.run.share_gpu), reserved_(reserved_in_run(config)) {
-    if (room) rooms_[ranks] = *room;
-  }
-  Limits limits(uint64_t ranks) { return gpu_limits(of(ranks), reserved_); }
-
- private:
-  // Throws ConfigError where there are too few GPUs for the run's own ranks, the first that are asked for; others have
-  // no room then.
-  const GpuRoom& of(uint64_t ranks) {
-    const auto known = rooms_.find(ranks);
-    if (known != rooms_.end()) return known->second;
-    GpuRoom room{1, 0};
-    try {
-      room = gpu_room(choose_gpus(core::DeviceKind::cuda, {static_cast<int>(ranks)}, share_));
-    } catch (const core::ConfigError&) {
-      if (rooms_.empty()) throw;
-    }
-    return rooms_[ranks] = room;
-  }
-
-  const bool share_;
-  const Reserved reserved_;
-  std::map<uint64_t, GpuRoom> rooms_;
-};
 
 // What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
 // draws on too.
