@@ -1,6 +1,7 @@
 // For every block of rows and columns of C: for every block of the inner dimension, the block of B is packed once, then
-// blocks of A small enough for the second-level cache, each of which meets all of B's. The inner blocks depend on K
-// alone, so an element of C has the same bits whatever the other sizes, the level and the number of threads.
+// each thread packs its rows of A, which meet all of B's. A few panels of B stay in the second-level cache while all of
+// these rows go by: rows in smaller pieces would fetch all of B again for each. The inner blocks depend on K alone, so
+// an element of C has the same bits whatever the other sizes, the level and the number of threads.
 #include <algorithm>
 
 #include "core/parallel.h"
@@ -13,7 +14,6 @@ namespace zrt::models::cpu {
 namespace {
 
 constexpr int64_t most_rows = 1024, most_columns = 3072;  // of C at a time: packed B 4.5 MiB, sums 12 MiB
-constexpr int64_t pack_rows = 126;                        // of A at a time: 189 KiB
 constexpr int64_t few_columns = 128;                      // that do not pay for packing A
 
 int64_t round_up(int64_t n, int64_t unit) {
@@ -35,7 +35,7 @@ class TiledGemm : public Gemm {
         columns_(block_size(spec.N, most_columns, kernels_.shape.columns)),
         inner_(block_size(spec.K, tile_depth, 1)),
         in_place_(spec.a == DType::f32 && spec.alpha == 1 && spec.N <= few_columns),
-        pack_rows_(block_size(rows_, std::min(pack_rows, (rows_ + threads_ - 1) / threads_), kernels_.shape.rows)) {
+        thread_rows_(block_size(rows_, (rows_ + threads_ - 1) / threads_, kernels_.shape.rows)) {
     BumpAllocator layout;
     lay_out(layout);
     workspace_ = layout.bytes();
@@ -71,7 +71,7 @@ class TiledGemm : public Gemm {
   };
 
   bool sums_apart() const { return spec_.c != DType::f32 && inner_ < spec_.K; }
-  int64_t packed_a() const { return round_up(pack_rows_, kernels_.shape.rows) * inner_; }
+  int64_t packed_a() const { return round_up(thread_rows_, kernels_.shape.rows) * inner_; }
 
   Space lay_out(BumpAllocator& layout) const {
     const auto floats = [&](int64_t count) { return layout.take<float>(static_cast<uint64_t>(count) * 4); };
@@ -115,18 +115,16 @@ class TiledGemm : public Gemm {
   }
 
   void multiply_rows(const GemmOperands& operands, const Block& block, const Space& space, const float* bias) const {
-    const int64_t pieces = (block.rows + pack_rows_ - 1) / pack_rows_, slots = std::min<int64_t>(threads_, pieces);
-    core::parallel_for(slots, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t slot = begin; slot < end; ++slot) {
-        float* a = space.a + slot * packed_a();
-        for (int64_t piece = slot; piece < pieces; piece += slots) {
-          const int64_t row = piece * pack_rows_, rows = std::min(pack_rows_, block.rows - row);
-          const int64_t whole = in_place_ ? rows / kernels_.shape.rows * kernels_.shape.rows : 0;
-          if (whole > 0) multiply(operands.c, where_it_lies(operands.a, row, block), row, whole, block, space, bias);
-          if (whole == rows) continue;
-          pack_a(operands.a, block.i + row + whole, rows - whole, block, a);
-          multiply(operands.c, {TileRows::Form::packed, a}, row + whole, rows - whole, block, space, bias);
-        }
+    const int64_t pieces = (block.rows + thread_rows_ - 1) / thread_rows_;
+    core::parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t piece = begin; piece < end; ++piece) {
+        float* a = space.a + piece * packed_a();
+        const int64_t row = piece * thread_rows_, rows = std::min(thread_rows_, block.rows - row);
+        const int64_t whole = in_place_ ? rows / kernels_.shape.rows * kernels_.shape.rows : 0;
+        if (whole > 0) multiply(operands.c, where_it_lies(operands.a, row, block), row, whole, block, space, bias);
+        if (whole == rows) continue;
+        pack_a(operands.a, block.i + row + whole, rows - whole, block, a);
+        multiply(operands.c, {TileRows::Form::packed, a}, row + whole, rows - whole, block, space, bias);
       }
     });
   }
@@ -159,7 +157,7 @@ class TiledGemm : public Gemm {
   const TileKernels& kernels_;
   int64_t threads_, rows_, columns_, inner_;
   bool in_place_;  // A is read where it lies
-  int64_t pack_rows_;
+  int64_t thread_rows_;
   uint64_t workspace_ = 0;
 };
 
