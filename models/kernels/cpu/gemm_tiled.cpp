@@ -1,7 +1,7 @@
-// For every block of rows and columns of C: for every block of the inner dimension, the block of B is packed once, then
-// each thread packs its rows of A, which meet all of B's. A few panels of B stay in the second-level cache while all of
-// these rows go by: rows in smaller pieces would fetch all of B again for each. The inner blocks depend on K alone, so
-// an element of C has the same bits whatever the other sizes, the level and the number of threads.
+// For every block of rows and columns of C, for every block of the inner dimension: each thread packs its rows of A
+// once, and the columns of B are packed a few panels at a time, which stay in the second-level cache while all of these
+// rows meet them. The inner blocks depend on K alone, so an element of C has the same bits whatever the other sizes,
+// the level and the number of threads.
 #include <algorithm>
 
 #include "core/parallel.h"
@@ -13,7 +13,8 @@
 namespace zrt::models::cpu {
 namespace {
 
-constexpr int64_t most_rows = 1024, most_columns = 3072;  // of C at a time: packed B 4.5 MiB, sums 12 MiB
+constexpr int64_t most_rows = 1024, most_columns = 3072;  // of C at a time: packed A 1.5 MiB, sums 12 MiB
+constexpr int64_t most_panels = 256;                      // columns of B that are packed at a time: 384 KiB
 constexpr int64_t few_columns = 128;                      // that do not pay for packing A
 
 int64_t round_up(int64_t n, int64_t unit) {
@@ -33,6 +34,7 @@ class TiledGemm : public Gemm {
         threads_(core::threads()),
         rows_(block_size(spec.M, most_rows, kernels_.shape.rows)),
         columns_(block_size(spec.N, most_columns, kernels_.shape.columns)),
+        panels_(std::min(columns_, most_panels)),
         inner_(block_size(spec.K, tile_depth, 1)),
         in_place_(spec.a == DType::f32 && spec.alpha == 1 && spec.N <= few_columns),
         thread_rows_(block_size(rows_, (rows_ + threads_ - 1) / threads_, kernels_.shape.rows)) {
@@ -52,11 +54,15 @@ class TiledGemm : public Gemm {
     const float* bias = widen_bias(operands.bias, space.bias);
     for (int64_t i = 0; i < spec_.M; i += rows_) {
       for (int64_t j = 0; j < spec_.N; j += columns_) {
+        const int64_t end = std::min(j + columns_, spec_.N);
         for (int64_t k = 0; k < spec_.K; k += inner_) {
-          const Block block{
-              i, j, k, std::min(rows_, spec_.M - i), std::min(columns_, spec_.N - j), std::min(inner_, spec_.K - k)};
-          pack_b(operands.b, block, space.b);
-          multiply_rows(operands, block, space, bias);
+          Block block{i, j, k, std::min(rows_, spec_.M - i), 0, std::min(inner_, spec_.K - k), 0};
+          pack_a(operands.a, block, space);
+          for (; block.j < end; block.j += panels_, block.before += panels_) {
+            block.columns = std::min(panels_, end - block.j);
+            pack_b(operands.b, block, space.b);
+            multiply_rows(operands, block, space, bias);
+          }
         }
       }
     }
@@ -65,6 +71,7 @@ class TiledGemm : public Gemm {
  private:
   struct Block {
     int64_t i, j, k, rows, columns, depth;
+    int64_t before;  // columns of C's block before these
   };
   struct Space {
     float *a, *b, *sums, *bias;
@@ -77,7 +84,7 @@ class TiledGemm : public Gemm {
     const auto floats = [&](int64_t count) { return layout.take<float>(static_cast<uint64_t>(count) * 4); };
     Space space{};
     space.a = floats(threads_ * packed_a());
-    space.b = floats(round_up(columns_, kernels_.shape.columns) * inner_);
+    space.b = floats(round_up(panels_, kernels_.shape.columns) * inner_);
     space.sums = floats(sums_apart() ? rows_ * columns_ : 0);
     space.bias = floats(spec_.bias && spec_.a != DType::f32 ? spec_.N : 0);
     return space;
@@ -105,27 +112,39 @@ class TiledGemm : public Gemm {
     });
   }
 
-  void pack_a(const void* a, int64_t row, int64_t rows, const Block& block, float* to) const {
+  // Calls `body` with each thread's rows of the block, from which on, how many, how many of these are read where they
+  // lie, and its room for the others.
+  template <class Body>
+  void for_rows(const Block& block, const Space& space, const Body& body) const {
+    const int64_t pieces = (block.rows + thread_rows_ - 1) / thread_rows_;
+    core::parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t piece = begin; piece < end; ++piece) {
+        const int64_t row = piece * thread_rows_, rows = std::min(thread_rows_, block.rows - row);
+        const int64_t whole = in_place_ ? rows / kernels_.shape.rows * kernels_.shape.rows : 0;
+        body(row, rows, whole, space.a + piece * packed_a());
+      }
+    });
+  }
+
+  void pack_a(const void* a, const Block& block, const Space& space) const {
     const int64_t ld = spec_.lda;
     const bool across = !spec_.trans_a;
-    with_type(spec_.a, [&](auto zero) {
-      const auto* from = static_cast<const decltype(zero)*>(a) + (across ? row * ld + block.k : block.k * ld + row);
-      typed<decltype(zero)>(kernels_).pack_rows(from, ld, across, rows, block.depth, spec_.alpha, to);
+    for_rows(block, space, [&](int64_t row, int64_t rows, int64_t whole, float* to) {
+      if (whole == rows) return;
+      const int64_t first = block.i + row + whole;
+      with_type(spec_.a, [&](auto zero) {
+        const auto* from =
+            static_cast<const decltype(zero)*>(a) + (across ? first * ld + block.k : block.k * ld + first);
+        typed<decltype(zero)>(kernels_).pack_rows(from, ld, across, rows - whole, block.depth, spec_.alpha, to);
+      });
     });
   }
 
   void multiply_rows(const GemmOperands& operands, const Block& block, const Space& space, const float* bias) const {
-    const int64_t pieces = (block.rows + thread_rows_ - 1) / thread_rows_;
-    core::parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t piece = begin; piece < end; ++piece) {
-        float* a = space.a + piece * packed_a();
-        const int64_t row = piece * thread_rows_, rows = std::min(thread_rows_, block.rows - row);
-        const int64_t whole = in_place_ ? rows / kernels_.shape.rows * kernels_.shape.rows : 0;
-        if (whole > 0) multiply(operands.c, where_it_lies(operands.a, row, block), row, whole, block, space, bias);
-        if (whole == rows) continue;
-        pack_a(operands.a, block.i + row + whole, rows - whole, block, a);
-        multiply(operands.c, {TileRows::Form::packed, a}, row + whole, rows - whole, block, space, bias);
-      }
+    for_rows(block, space, [&](int64_t row, int64_t rows, int64_t whole, float* a) {
+      if (whole > 0) multiply(operands.c, where_it_lies(operands.a, row, block), row, whole, block, space, bias);
+      if (whole == rows) return;
+      multiply(operands.c, {TileRows::Form::packed, a}, row + whole, rows - whole, block, space, bias);
     });
   }
 
@@ -139,7 +158,7 @@ class TiledGemm : public Gemm {
   void multiply(void* c, const TileRows& a, int64_t row, int64_t rows, const Block& block, const Space& space,
                 const float* bias) const {
     const bool first = block.k == 0, last = block.k + block.depth == spec_.K;
-    float* sums = sums_apart() ? space.sums + row * columns_ : nullptr;
+    float* sums = sums_apart() ? space.sums + row * columns_ + block.before : nullptr;
     if (sums != nullptr && !last) {
       const TileResult<float> to{sums, columns_, !first, nullptr, 0, nullptr};
       return kernels_.f32.multiply(a, space.b, rows, block.columns, block.depth, to);
@@ -155,7 +174,7 @@ class TiledGemm : public Gemm {
 
   GemmSpec spec_;
   const TileKernels& kernels_;
-  int64_t threads_, rows_, columns_, inner_;
+  int64_t threads_, rows_, columns_, panels_, inner_;
   bool in_place_;  // A is read where it lies
   int64_t thread_rows_;
   uint64_t workspace_ = 0;
