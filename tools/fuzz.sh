@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
     *) targets+=("$1"); shift ;;
   esac
 done
-[ "${#targets[@]}" -gt 0 ] || targets=(config dataset dataset_meta documents llmc manifest raw_ids safetensors sentencepiece tasks tokenizer_json)
+[ "${#targets[@]}" -gt 0 ] || targets=(chat_template config dataset dataset_meta documents llmc manifest raw_ids safetensors sentencepiece tasks tokenizer_json)
 
 tools/setup.sh --fuzz
 cmake --preset asan >/dev/null

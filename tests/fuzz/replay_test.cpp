@@ -8,9 +8,9 @@ namespace zrt::replay_test {
 using namespace zrt::fuzz;
 
 namespace {
-const std::vector<const Target*> all_targets{&config,    &dataset,        &dataset_meta, &llmc,
-                                             &manifest,  &raw_ids,        &safetensors,  &sentencepiece,
-                                             &documents, &tokenizer_json, &tasks};
+const std::vector<const Target*> all_targets{&chat_template, &config,    &dataset,        &dataset_meta,
+                                             &llmc,          &manifest,  &raw_ids,        &safetensors,
+                                             &sentencepiece, &documents, &tokenizer_json, &tasks};
 }  // namespace
 
 TEST_CASE("readers accept what our writers write") {

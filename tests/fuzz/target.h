@@ -28,8 +28,8 @@ struct Target {
   std::string (*mutate)(std::string_view input, uint32_t random, const Change& change) = nullptr;
 };
 
-extern const Target config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece, documents,
-    tokenizer_json, tasks;
+extern const Target chat_template, config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece,
+    documents, tokenizer_json, tasks;
 
 inline void require(bool holds, const char* invariant) {
   if (holds) return;

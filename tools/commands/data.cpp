@@ -15,6 +15,7 @@
 #include "runtime/data/build.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/data_foreign.h"
+#include "tools/commands/data_show.h"
 
 namespace zrt::tools {
 namespace {
@@ -219,13 +220,14 @@ int data_command(const Args& args) {
   if (what == "tokenizer") return tokenizer_command(rest);
   if (what == "describe") return describe_command(rest);
   if (what == "import") return import_command(rest);
+  if (what == "show") return show_command(rest);
   if (what == "--help" || what == "-h") {
     std::cout << "usage: " << build_usage << "\n       " << tokenizer_usage << "\n       " << describe_usage
-              << "\n       " << import_usage << "\neach takes --help and --json\n";
+              << "\n       " << import_usage << "\n       " << show_usage << "\neach takes --help and --json\n";
     return 0;
   }
-  throw core::UsageError(
-      fmt::format("zrt data '{}': legal are build, tokenizer, describe and import; usage: {}", what, build_usage));
+  throw core::UsageError(fmt::format("zrt data '{}': legal are build, tokenizer, describe, import and show; usage: {}",
+                                     what, build_usage));
 }
 
 }  // namespace zrt::tools
