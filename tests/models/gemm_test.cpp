@@ -120,6 +120,9 @@ TEST_CASE("products larger than a tile in every direction match fp64") {
   check({60, 200, 1100, true, false, 60, 1024, 203, type, type, type, false, true});
   check({50, 3200, 50, false, type != DType::f32, 50, type != DType::f32 ? 50 : 4096, 3200, type, type, type});
   check({50, 3100, 1050, false, false, 1050, 4096, 3100, type, type, DType::f32, false, true});
+  // Sums that wait apart for the next inner block, over several groups of packed columns and blocks of C.
+  check({50, 700, 1050, false, false, 1050, 704, 700, type, type, type, true, false});
+  check({20, 3400, 800, false, true, 800, 800, 3400, type, type, type, false, true});
   zrt::core::set_threads(1);
 }
 
