@@ -25,6 +25,16 @@ size_t utf8_character(std::string_view text) {
   return 0;
 }
 
+bool is_wide_space(std::string_view character) {
+  if (character.size() == 2) return character == "\u0085" || character == "\u00a0";
+  if (character.size() != 3) return false;
+  if (character.starts_with("\xe2\x80")) {
+    const auto last = static_cast<uint8_t>(character[2]);
+    return (last >= 0x80 && last <= 0x8a) || last == 0xa8 || last == 0xa9 || last == 0xaf;
+  }
+  return character == "\u1680" || character == "\u205f" || character == "\u3000";
+}
+
 size_t utf8_cut(std::string_view text, size_t most, bool lines) {
   if (text.size() <= most) return text.size();
   if (lines) {

@@ -25,23 +25,11 @@ bool is_blank(const char* line, size_t bytes) {
   return true;
 }
 
-// White_Space of Unicode beyond one byte: U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F and
-// U+3000.
-bool is_wide_space(std::string_view character) {
-  if (character.size() == 2) return character == "\u0085" || character == "\u00a0";
-  if (character.size() != 3) return false;
-  if (character.starts_with("\xe2\x80")) {
-    const auto last = static_cast<uint8_t>(character[2]);
-    return last <= 0x8a || last == 0xa8 || last == 0xa9 || last == 0xaf;
-  }
-  return character == "\u1680" || character == "\u205f" || character == "\u3000";
-}
-
 bool is_white_space(std::string_view text) {
   while (!text.empty()) {
     const size_t bytes = std::max<size_t>(core::utf8_character(text), 1);
     const bool space = bytes == 1 ? std::string_view(" \t\r\n\f\v").find(text[0]) != std::string_view::npos
-                                  : is_wide_space(text.substr(0, bytes));
+                                  : core::is_wide_space(text.substr(0, bytes));
     if (!space) return false;
     text.remove_prefix(bytes);
   }

@@ -46,7 +46,7 @@ std::string line_of(const std::string& path, int64_t number) {
   throw core::DataError(fmt::format("{} has {} line{}; --line is {}", path, lines, lines == 1 ? "" : "s", number));
 }
 
-// What counts in green, or in ⟦brackets⟧ where there are no colours.
+// Draws what counts in green, or in ⟦brackets⟧ where there are no colours.
 std::string drawn(const chat::Conversation& conversation) {
   const bool colours = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const std::string begin = colours ? "\033[32m" : "⟦", end = colours ? "\033[0m" : "⟧";

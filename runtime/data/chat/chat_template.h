@@ -23,8 +23,8 @@ class ChatTemplate {
   // tokens: bos_token, eos_token and others that the template may name. Templates ask for the day through strftime_now:
   // it is 26 July 2024 on all days, so that a dataset is the same whenever it is made. Throws ConfigError.
   ChatTemplate(std::string_view source, const std::map<std::string, std::string>& tokens);
-  // That of a folder of Hugging Face: chat_template.jinja, else `chat_template` of tokenizer_config.json, which also
-  // has the tokens. Throws ConfigError naming the file where there is none, or it uses what is not known.
+  // Reads the template of a folder of Hugging Face: chat_template.jinja, else `chat_template` of tokenizer_config.json,
+  // which also has the tokens. Throws ConfigError naming the file where there is none, or it uses what is not known.
   static ChatTemplate of_folder(const std::filesystem::path& folder);
 
   // messages: a list of {"role": …, "content": …} as transformers takes them; tools: null or a list. What counts is

@@ -1,4 +1,4 @@
-// What operators, brackets and loops of a template make of values.
+// Operators, brackets and loops of a template make new values of others by these functions.
 #pragma once
 #include <string_view>
 
@@ -11,7 +11,7 @@ namespace zrt::runtime::data::chat {
 Value element_of(const Value& object, const Value& key);
 // Python's object[begin:end:step], of lists and texts; undefined bounds are left out.
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step);
-// What a loop goes through: elements of a list, keys of a mapping, characters of a text.
+// A loop goes through these: elements of a list, keys of a mapping, characters of a text.
 List elements_of(const Value& value);
 // A number that is cut to an integer.
 int64_t whole_number(double value);

@@ -24,7 +24,7 @@ enum class Flow : uint8_t { on, next_turn, end_loop };
 using Expression = std::function<Value(Scope&)>;
 using Statement = std::function<Flow(Scope&, Text&)>;
 
-// What text in a {% generation %} block is marked with.
+// Text in a {% generation %} block has this mark.
 inline constexpr char generation_mark = 2;
 
 class Template {

@@ -1,4 +1,4 @@
-// What Python's texts can do, as filters and methods of a template, and how arguments are read.
+// Filters and methods of texts, which do what Python's do, and read their arguments here.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -99,7 +99,7 @@ class Cutter {
     return before == 0 || source_[before - 1] == '\n';
   }
 
-  // Behind a tag's end: `kept` where a line feed stays.
+  // Notes how a tag has ended: `-` takes the white space behind it, and a statement without `+` a line feed.
   void behind_tag(char sign, bool output) {
     strip_next_ = sign == '-';
     feed_goes_ = !output && sign != '+';

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace zrt::runtime::data::chat {
 namespace {
@@ -18,16 +19,11 @@ size_t width_of(char first) {
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
+// Python's strip() takes such characters away.
 bool is_space(std::string_view point) {
-  if (point.size() == 1) {
-    const char c = point[0];
-    return c == ' ' || (c >= '\t' && c <= '\r') || (c >= '\x1c' && c <= '\x1f');
-  }
-  for (const std::string_view space :
-       {"\u0085", "\u00a0", "\u1680", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
-    if (point == space) return true;
-  }
-  return point >= std::string_view("\u2000") && point <= std::string_view("\u200a") && point.size() == 3;
+  if (point.size() != 1) return core::is_wide_space(point);
+  const char c = point[0];
+  return c == ' ' || (c >= '\t' && c <= '\r') || (c >= '\x1c' && c <= '\x1f');
 }
 
 constexpr int deepest_value = 100;  // lists and mappings in each other
