@@ -85,6 +85,11 @@ void BlendedDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) con
   parts_[static_cast<size_t>(dataset)].source->read(number, tokens, targets);
 }
 
+int64_t BlendedDataset::counted(int64_t sample) const {
+  const auto [dataset, number] = part(sample);
+  return parts_[static_cast<size_t>(dataset)].source->counted(number);
+}
+
 SampleOrigin BlendedDataset::origin(int64_t sample) const {
   const auto [dataset, number] = part(sample);
   SampleOrigin origin = parts_[static_cast<size_t>(dataset)].source->origin(number);

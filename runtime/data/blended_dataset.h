@@ -33,6 +33,7 @@ class BlendedDataset : public SampleSource {
   int64_t sequence() const override { return parts_.front().source->sequence(); }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
 
+  int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;
   std::vector<DatasetFacts> datasets() const override;
   // Which dataset, and which of its samples.

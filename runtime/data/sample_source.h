@@ -28,9 +28,13 @@ class SampleSource {
   virtual int64_t size() const = 0;      // samples
   virtual int64_t sequence() const = 0;  // S
 
-  // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i].
+  // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i],
+  // or models::not_counted.
   // May run in many threads. Throws DataError when the number is out of range or a token is outside the vocabulary.
   virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
+  // The targets of a sample that enter the loss. It is asked for all samples of a step on every rank, so it must cost
+  // much less than read(). Throws like it.
+  virtual int64_t counted(int64_t sample) const = 0;
   // Throws DataError when the number is out of range.
   virtual SampleOrigin origin(int64_t sample) const = 0;
   // Those that samples come from, in the order of SampleOrigin::dataset. Reads some of the tokens; throws DataError.

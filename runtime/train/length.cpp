@@ -22,6 +22,7 @@ class RoundedUp : public data::SampleSource {
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
     source_->read(place(sample), tokens, targets);
   }
+  int64_t counted(int64_t sample) const override { return source_->counted(place(sample)); }
   data::SampleOrigin origin(int64_t sample) const override { return source_->origin(place(sample)); }
   std::vector<data::DatasetFacts> datasets() const override { return source_->datasets(); }
 

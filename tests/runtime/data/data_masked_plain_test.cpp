@@ -47,6 +47,7 @@ class AnyText : public SampleSource {
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
     for (int64_t i = 0; i < sequence_; ++i) tokens[i] = at(sample, i), targets[i] = at(sample, i + 1);
   }
+  int64_t counted(int64_t) const override { return sequence_; }
   SampleOrigin origin(int64_t sample) const override { return {0, 0, sample}; }
   std::vector<DatasetFacts> datasets() const override { return {}; }
   int32_t at(int64_t sample, int64_t i) const {

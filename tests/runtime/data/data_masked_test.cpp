@@ -33,6 +33,7 @@ class Sentences : public SampleSource {
       tokens[i] = at(sample + i), targets[i] = at(sample + i + 1);
     }
   }
+  int64_t counted(int64_t) const override { return sequence_; }
   SampleOrigin origin(int64_t sample) const override { return {0, 0, sample}; }
   std::vector<DatasetFacts> datasets() const override { return {}; }
   int32_t at(int64_t i) const { return static_cast<unsigned char>(text_[static_cast<size_t>(i) % text_.size()]); }

@@ -28,6 +28,7 @@ class Numbered final : public SampleSource {
       targets[i] = tokens[i] + 1;
     }
   }
+  int64_t counted(int64_t) const override { return 3; }
   runtime::data::SampleOrigin origin(int64_t sample) const override { return {0, sample, 0}; }
   std::vector<runtime::data::DatasetFacts> datasets() const override { return {}; }
   mutable std::atomic<int> reads{0};
