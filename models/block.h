@@ -50,11 +50,12 @@ struct Call {
   RouterTally* router = nullptr;         // backward, input half: of a block that routes, added to
   ExpertLoad* expert_loads = nullptr;    // … by expert; null: nobody wants them
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
-  float loss_scale = 1;                  // d(total)/d(token loss): 1 / tokens of the global batch, times the fp16 scale
-  core::RngKey rng;                      // seed and step; `tensor` is set by the block from its dropout sites
-  int tensor_rank = 0;                   // among the ranks that share the block
-  uint64_t first_sample = 0;             // global number within the step of row 0's sample: dropout index base
-  int64_t position = 0;                  // decode: position of the new token
+  float loss_scale = 1;       // d(total)/d(token loss): 1 / targets of the global batch, times the fp16 scale
+  float router_scale = 1;     // d(total)/d(a row's router loss): rows count whether they have a target or not
+  core::RngKey rng;           // seed and step; `tensor` is set by the block from its dropout sites
+  int tensor_rank = 0;        // among the ranks that share the block
+  uint64_t first_sample = 0;  // global number within the step of row 0's sample: dropout index base
+  int64_t position = 0;       // decode: position of the new token
 
   std::byte* saved_of(size_t part) const { return part < saved.size() ? saved[part] : nullptr; }
   std::byte* held_of(size_t part) const { return part < held.size() ? held[part] : nullptr; }

@@ -60,7 +60,7 @@ void Router::forward(const Call& call, const void* normed, const Tables& tables,
 void Router::logits_gradient(const Call& call, const Tables& tables, const float* d_gate, void* d_logits) const {
   const RoutingShape routed = shape(call.shape);
   // Ranks that share experts make parts of a sum: the losses of the router belong into one of them.
-  const double share = call.tensor_rank == 0 ? static_cast<double>(call.loss_scale) : 0;
+  const double share = call.tensor_rank == 0 ? static_cast<double>(call.router_scale) : 0;
   route_backward(call.shape.type, routed,
                  {.probability = tables.probability,
                   .logs = tables.logs,

@@ -9,6 +9,7 @@
 #include "runtime/ops/batch.h"
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/expert_loads.h"
 
 namespace zrt::runtime {
 
@@ -81,6 +82,7 @@ bool Executor::replay(const Program& program) {
   }
   if (takes(takes_position)) parameters.position = now.inputs.position;
   if (takes(takes_loss_scale)) parameters.loss_scale = now.persistent.loss_scale.scale;
+  if (takes(takes_loss_scale) && experts_before(*rank_.layout->model) > 0) parameters.counted = now.inputs.counted;
   if (prepared.last != parameters) {
     prepared.last = parameters;
     prepared.recording.reset();

@@ -38,6 +38,7 @@ struct Parameters {
   uint32_t step = 0;
   int64_t position = 0;
   double loss_scale = 0;
+  int64_t counted = -1;  // targets; routers alone take them
   bool operator==(const Parameters&) const = default;
 };
 

@@ -92,9 +92,9 @@ void run_block(const OpCall& call) {
   const StepInputs& inputs = call.rank.control->inputs;
   c.rng = {inputs.seed, inputs.step, 0};
   c.position = inputs.position;
-  const double tokens =
-      static_cast<double>(c.shape.B * layout.model->targets(c.shape.T)) * layout.mesh.data() * layout.microbatches;
-  c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
+  const double loss_scale = call.rank.control->persistent.loss_scale.scale / static_cast<double>(layout.targets());
+  c.loss_scale = static_cast<float>(loss_scale);
+  c.router_scale = static_cast<float>(loss_scale / share_factor(inputs, decide_rules(call.rank)));
   const bool loses = head && control && call.op.kind != OpKind::decode;
   c.loss = loses ? &control->call_loss : nullptr;
   c.router = control && block.routing_part() ? &control->router : nullptr;

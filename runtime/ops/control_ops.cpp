@@ -40,6 +40,7 @@ DecideRules decide_rules(const Rank& rank) {
   DecideRules rules{layout.mesh};
   rules.loss_scale = rank.loss_scale, rules.clip = rank.clip, rules.ahead = layout.early_updates(),
   rules.late = layout.late_updates();
+  rules.targets = static_cast<double>(layout.targets());
   return rules;
 }
 

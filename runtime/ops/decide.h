@@ -14,11 +14,18 @@ struct DecideRules {
   // The ranks that share the work of a block: the first of them counts its loss.
   core::Axes sharing = core::Axis::tensor;
   optimizer::LossScaleParams loss_scale{};
-  double clip = 0;  // largest gradient norm; 0 for none
+  double clip = 0;     // largest gradient norm; 0 for none
+  double targets = 1;  // of all samples of a step
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
   bool ahead = false;
   bool late = false;  // updates are left to what comes behind the step
 };
+
+// Backward divides by all targets that the samples of a step have, which never change, and updates multiply by this: so
+// kernels take the same parameters in every step, and are replayed, however many targets count.
+ZRT_HD inline double share_factor(const StepInputs& inputs, const DecideRules& rules) {
+  return inputs.counted > 0 ? rules.targets / static_cast<double>(inputs.counted) : 1;
+}
 
 ZRT_HD inline void clear_sums(Control& control) {
   control.loss_sum = 0;
@@ -57,31 +64,34 @@ ZRT_HD inline void decide_for_updates(Control& control, const DecideRules& rules
       decided.decision[m].skip = control.decision[m].skip || !control.updates_wait;
     } else {
       decided.decision[m] = control.next.decision[m];
-      decided.decision[m].grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+      decided.decision[m].grad_scale =
+          static_cast<float>(share_factor(control.inputs, rules) / control.persistent.loss_scale.scale);
+      decided.decision[m].skip = control.inputs.counted == 0;
     }
   }
   if (rules.late) control.updates_wait = 0;
 }
 
-// Takes the candidate unless the loss or the gradient is not finite. The clip factor follows DeepSpeed:
-// c = (norm + 1e-6) / clip, applied when it is above 1.
+// Takes the candidate unless the loss or the gradient is not finite, or no target counts. The clip factor follows
+// DeepSpeed: c = (norm + 1e-6) / clip, applied when it is above 1.
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
   average_shares(shares, rules, control);
   optimizer::ExactSum sum;
   for (int r = 0; r < rules.ranks; ++r) sum.add(shares[r].norm);
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
+  double factor = share_factor(control.inputs, rules) / scale;
   control.loss_scale = scale;
-  control.grad_norm = std::sqrt(squares) / scale;
+  control.grad_norm = std::sqrt(squares) * factor;
   constexpr double most = std::numeric_limits<double>::max();
-  const bool skip = !(std::fabs(control.grad_norm) <= most && std::fabs(control.mean_loss) <= most);
-  if (!update_loss_scale(rules.loss_scale, control.persistent.loss_scale, skip)) {
+  const bool finite = std::fabs(control.grad_norm) <= most && std::fabs(control.mean_loss) <= most;
+  const bool counts = control.inputs.counted != 0, skip = !finite || !counts;
+  if (counts && !update_loss_scale(rules.loss_scale, control.persistent.loss_scale, skip)) {
     control.fault = Fault::loss_scale_at_minimum;
   }
   for (optimizer::Decision& decision : control.decision) decision.skip = skip;
   control.updates_wait = rules.late;
-  if (skip && rules.ahead) control.fault = Fault::updated_with_bad_gradient;
+  if (!finite && rules.ahead && counts) control.fault = Fault::updated_with_bad_gradient;
   if (skip) return;
-  double factor = 1 / scale;
   if (rules.clip > 0) {
     const double over = (control.grad_norm + 1e-6) / rules.clip;
     if (over > 1) factor /= over;

@@ -21,6 +21,9 @@ struct StepInputs {
   int64_t position = 0;  // decode: of the new token
   optimizer::Rates rates;
   uint32_t requests = 0;  // of this rank
+  // Targets of the step that enter the loss, of all ranks and microbatches; -1: as many as its samples have. A step
+  // without one changes nothing.
+  int64_t counted = -1;
 };
 
 // All that must survive a restart beside the units' states. `visit_fields` is its list of fields, for checkpoints:

@@ -61,6 +61,8 @@ struct Layout : RunSettings, Decisions {
     shape.keeps_outputs = mode == models::Mode::train && placement.keeps(block) == Recompute::never;
     return shape;
   }
+  // Targets of a step's samples, of all ranks.
+  int64_t targets() const { return micro_batch * model->targets(sequence) * mesh.data() * microbatches; }
   uint32_t windows() const { return microbatches / reduce_every; }
   Sharing sharing() const;
   // How many microbatches go through a block before the next block.

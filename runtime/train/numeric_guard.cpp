@@ -48,7 +48,7 @@ void NumericGuard::over(int64_t step, bool saved) {
     if (session_.executor(0).control().persistent.progress[0].updates == 0) {
       warn_(
           "the run ends without an update: every step was skipped, and its weights are those of the start. Lower "
-          "fp16.initial_scale_power, or take more steps");
+          "fp16.initial_scale_power, take more steps, or look at which tokens of the data count");
     }
     return;
   }

@@ -16,6 +16,14 @@ bool SkipWatch::finds_scale(double scale) const {
 }
 
 std::string SkipWatch::after(const StepMetrics& step) {
+  if (step.skipped && step.counted_tokens == 0) {
+    if (++empty_ > 1) return "";
+    return fmt::format(
+        "step {} changed nothing: none of its tokens counts, so there is no loss. Such steps are marked as skipped, "
+        "and "
+        "no more is said of them. Larger batches, or samples with more answers in them, avoid them",
+        step.step);
+  }
   all_ = step.skipped ? all_ + 1 : 0;
   if (!step.skipped) {
     row_ = 0;

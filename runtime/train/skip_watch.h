@@ -1,5 +1,5 @@
-// Steps that were skipped because loss or gradient were not finite: which are worth a warning, and when there are too
-// many of them in a row.
+// Watches the steps that are skipped because loss or gradient are not finite: it says which are worth a warning, and
+// when too many have come in a row. Steps in which no token counts are no such steps.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -27,7 +27,8 @@ class SkipWatch {
   int64_t limit_;
   optimizer::LossScaleParams scale_;
   int64_t row_ = 0;
-  int64_t all_ = 0;  // in a row, for whatever reason
+  int64_t empty_ = 0;  // steps in which no token counted
+  int64_t all_ = 0;    // in a row, for whatever reason
   bool warned_ = false;
 };
 

@@ -200,6 +200,13 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
   }
 }
 
+// Every process asks for all ranks' samples: the loss is divided by what counts in all of them.
+int64_t Training::counted_targets() const {
+  int64_t counted = 0;
+  for (int64_t i = 0; i < batch_.step_samples(); ++i) counted += source_->counted(samples_ + i);
+  return counted;
+}
+
 void Training::step() {
   const auto begin = std::chrono::steady_clock::now();
   // A skipped step does not move the schedule.
@@ -208,6 +215,7 @@ void Training::step() {
                     config_.schedule.rates(static_cast<int64_t>(updates))};
   if (config_.pseudo_to_real) inputs.rates.lr *= rate_factor(*config_.pseudo_to_real, life_, step_);
   if (hooks_.requests) inputs.requests = hooks_.requests();
+  inputs.counted = counted_targets();
   ahead_->begin_step(batch_.step_samples());
   if (trace_) trace_->before_step(step_ + 1);
   numbers_->take_step(step_ + 1, [&] { session_->run("step", inputs); });
@@ -216,6 +224,12 @@ void Training::step() {
   ++step_;
   samples_ += batch_.step_samples();
   result_.last = read_metrics(*session_, step_, seconds_.back());
+  if (result_.last.counted_tokens != inputs.counted) {
+    throw core::Error(
+        fmt::format("step {}: {} tokens were to enter the loss and {} did: the data changed while it was "
+                    "read, or this is a fault of zrt",
+                    step_, inputs.counted, result_.last.counted_tokens));
+  }
   if (loads_due()) result_.last.expert_loads = read_expert_loads(*session_);
   if (const std::string renamed = out_.renamed(); !renamed.empty()) warn(renamed);
   if (records_) {

@@ -48,8 +48,9 @@ class Training {
   void start(const checkpoint::Reader* resumed);
   void start_trace();
   void step();
-  bool loads_due() const;  // of experts, by the step just taken
-  bool after_step();       // saves and evaluations that are due; false: stop
+  int64_t counted_targets() const;  // of the step to come, on all ranks
+  bool loads_due() const;           // of experts, by the step just taken
+  bool after_step();                // saves and evaluations that are due; false: stop
   void save();
   void finish();
   TrainResult nothing_to_do();

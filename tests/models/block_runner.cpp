@@ -60,6 +60,7 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
   }
   if (model_.blocks[block]->routing_part()) call.router = router_.data(), call.expert_loads = loads_[block].data();
   call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
+  call.router_scale = call.loss_scale;
   call.rng = {options.seed, options.step, 0};
   call.first_sample = options.first_sample;
   saved_pointers_.clear();

@@ -161,6 +161,7 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const B
     call.workspace = workspace.data();
     call.loss = rank.loss.data();
     call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape_.rows());
+    call.router_scale = call.loss_scale;
     call.rng = {options.seed, options.step, 0};
     call.first_sample = options.first_sample;
     if (half == models::Half::input) std::fill(grads.begin(), grads.end(), nullptr);

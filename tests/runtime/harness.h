@@ -53,6 +53,8 @@ struct Setting {
   const runtime::MicrobatchOrder* order = runtime::MicrobatchOrder::automatic;
   double link_bytes_per_second = 0, nvme_bytes_per_second = 0;
   std::chrono::milliseconds timeout{60000};
+  // Says which targets enter the loss; none: all do.
+  std::function<bool(uint32_t step, uint64_t sample, int64_t t)> counts;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
@@ -146,9 +148,20 @@ inline double relative_l2(const std::vector<float>& a, const std::vector<float>&
   return std::sqrt(difference / size);
 }
 
+// StepInputs::counted of a step.
+inline int64_t counted_targets(const runtime::Layout& layout, const Setting& s, uint32_t step) {
+  if (!s.counts) return -1;
+  const auto samples = static_cast<uint64_t>(layout.micro_batch * layout.mesh.data() * layout.microbatches);
+  int64_t counted = 0;
+  for (uint64_t sample = 0; sample < samples; ++sample) {
+    for (int64_t t = 0; t < layout.sequence; ++t) counted += s.counts(step, sample, t) ? 1 : 0;
+  }
+  return counted;
+}
+
 // Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
-                            int32_t* tokens, int32_t* targets) {
+                            int32_t* tokens, int32_t* targets, const Setting& s = {}) {
   for (int64_t b = 0; b < layout.micro_batch; ++b) {
     const auto data_rank = static_cast<uint64_t>(layout.mesh.place(runtime::data_axes, rank));
     const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.mesh.data()) + data_rank) *
@@ -161,6 +174,7 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
       };
       tokens[b * layout.sequence + t] = word(at);
       if (targets) targets[b * layout.sequence + t] = word(at + 1);
+      if (targets && s.counts && !s.counts(step, sample, t)) targets[b * layout.sequence + t] = models::not_counted;
     }
     if (!layout.model->masking) continue;
     // Two runs of text, and a target for one token in six, which is Masking::predicted() of them.
@@ -206,13 +220,13 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
   runtime::Session session(std::move(stages), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               if (s.on_batch) s.on_batch(rank, step, microbatch);
-                              synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+                              synthetic_batch(layout, step, rank, microbatch, tokens, targets, s);
                             },
                             {}});
   session.run("init", {});
   for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
     const runtime::Moved before = session.executor(0).moved_bytes();
-    session.run("step", {s.seed, step, 0, {s.rate}});
+    session.run("step", {s.seed, step, 0, {s.rate}, 0, counted_targets(layout, s, step)});
     outcome.moved = session.executor(0).moved_bytes() - before;
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);

@@ -61,6 +61,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   m.loss_scale = control.loss_scale;
   m.skipped = control.decision[0].skip != 0;
   m.tokens = layout.micro_batch * layout.sequence * layout.mesh.data() * static_cast<int64_t>(layout.microbatches);
+  m.counted_tokens = static_cast<int64_t>(control.mean_tokens);
   m.router = control.all_routers;
   m.step_seconds = seconds;
   m.exposed_comm_seconds = executor.exposed_comm_seconds();
@@ -126,10 +127,10 @@ std::string to_json(const StepMetrics& m) {
   // %.9g keeps every bit of an fp32 value. JSON has no NaN: a norm that overflowed is null.
   const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : std::string("null"); };
   std::string line = fmt::format(
-      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{:.9g},"loss_scale":{:.9g},"skipped":{},"tokens":{},)"
+      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{:.9g},"loss_scale":{:.9g},"skipped":{},"tokens":{},"counted_tokens":{},)"
       R"("step_seconds":{:.6g},"tokens_per_second":{:.6g},"exposed_comm_seconds":{:.6g},"exposed_io_seconds":{:.6g})",
-      m.step, number(m.loss), number(m.grad_norm), m.lr, m.loss_scale, m.skipped, m.tokens, m.step_seconds,
-      m.tokens_per_second(), m.exposed_comm_seconds, m.exposed_io_seconds);
+      m.step, number(m.loss), number(m.grad_norm), m.lr, m.loss_scale, m.skipped, m.tokens, m.counted_tokens,
+      m.step_seconds, m.tokens_per_second(), m.exposed_comm_seconds, m.exposed_io_seconds);
   if (m.router.layers > 0) {
     line += fmt::format(R"(,"router_balance":{},"router_z":{},"dropped_choices":{},"expert_peak":{:.6g})",
                         number(m.router_balance()), number(m.router_z()), m.router.dropped, m.router.peak);

@@ -19,8 +19,9 @@ namespace zrt::runtime {
 struct StepMetrics {
   int64_t step = 0;  // from 1
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
-  bool skipped = false;  // loss or gradient were not finite, and no weight moved
-  int64_t tokens = 0;    // of the global batch
+  bool skipped = false;         // loss or gradient were not finite, or no token counted, and no weight moved
+  int64_t tokens = 0;           // of the global batch
+  int64_t counted_tokens = -1;  // … that enter the loss
   // A whole turn of the training loop: the step, and metrics, records and hooks of the one before; without checkpoints
   // and evaluations.
   double step_seconds = 0;

@@ -92,6 +92,36 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
   }
 }
 
+TEST_CASE("the gradient and its norm are of the targets that count, and a step without one changes nothing") {
+  for (const int64_t counted : {-1, 1000, 250, 0}) {
+    for (const bool ahead : {false, true}) {
+      DecideRules rules;
+      rules.targets = 1000, rules.ahead = ahead;
+      rules.loss_scale.dynamic = !ahead;
+      Visible<Control> control(1, summed(counted == 0 ? 0 : 5, counted == 0 ? 0 : 10, counted == 0 ? 0 : 4, 0));
+      Visible<Control> decided(1);
+      Visible<ControlShare> shares(1);
+      control[0].inputs.counted = counted;
+      make_share(control.data(), shares.data());
+      decide_ahead(control.data(), rules, decided.data());
+      decide(shares.data(), rules, control.data());
+      test::settle();
+      CAPTURE(counted, ahead);
+      const Control& c = control[0];
+      const double factor = counted == 250 ? 4 : 1;
+      CHECK(c.fault == Fault::none);
+      CHECK(c.decision[0].skip == (counted == 0 ? 1 : 0));
+      CHECK(c.persistent.progress[0].updates == (counted == 0 ? 0u : 5u));
+      CHECK(c.persistent.loss_scale.scale == 8);
+      CHECK(c.persistent.loss_scale.iteration == (counted == 0 || ahead ? 0 : 1));
+      CHECK(c.grad_norm == (counted == 0 ? 0 : 2 * factor / 8));
+      CHECK(decided[0].decision[0].skip == (counted == 0 ? 1u : 0u));
+      CHECK(static_cast<double>(decided[0].decision[0].grad_scale) == factor / 8);
+      if (counted != 0) CHECK(static_cast<double>(c.decision[0].grad_scale) == factor / 8);
+    }
+  }
+}
+
 TEST_CASE("a loss that is not finite skips the step, however finite the gradient") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     DecideRules rules{Mesh(2, 1, 1)};
