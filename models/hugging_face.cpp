@@ -124,6 +124,10 @@ std::string hugging_face_name(const std::string& type, const std::string& parame
   return place ? place->tensor : parameter;
 }
 
+bool stores_inputs_first(const std::string& type) {
+  return spec_of(type).hugging_face.inputs_first;
+}
+
 std::optional<ExpertPlace> expert_place(const std::string& type, const std::string& parameter) {
   const HuggingFaceForm& form = spec_of(type).hugging_face;
   return form.expert_place == nullptr ? std::nullopt : form.expert_place(parameter);

@@ -22,6 +22,8 @@ OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name
 // The file's name of our parameter. `fused_experts`: in files that have one tensor for all experts of a layer, where
 // the type has such.
 std::string hugging_face_name(const std::string& type, const std::string& parameter, bool fused_experts = false);
+// Says whether a weight of a linear layer is (in, out).
+bool stores_inputs_first(const std::string& type);
 // Its place in such files; nothing for what is of no expert, or of a type whose files have one layout.
 std::optional<ExpertPlace> expert_place(const std::string& type, const std::string& parameter);
 // Our name of a file's tensor; nothing for what the model with this section does not compute with.

@@ -63,6 +63,7 @@ struct HuggingFaceForm {
   // Reads the other keys of config.json, the file `name`, into the section, which has the sizes. Throws DataError
   // for an option that the type does not have, naming the key and what is legal.
   std::function<void(const OrderedJson& config, const std::string& name, OrderedJson& model)> read{};
+  bool inputs_first = false;  // weights of linear layers are (in, out), as in GPT-2's Conv1D
   std::string (*tensor_name)(const std::string& parameter) = nullptr;
   // The parameters of the model with this section that a file's tensor holds one behind the other. tensor_name gives
   // them all that tensor's name, or expert_place does. Without the function no tensor holds several.

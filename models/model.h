@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/adapters.h"
 #include "models/block.h"
 #include "models/degrees.h"
 #include "models/experts.h"
@@ -23,6 +24,7 @@ struct Gpt2Config {
   Degrees degrees = {};
   SparseLayers sparse = {};
   Experts experts = {};
+  Adapters adapters = {};
 };
 
 struct LlamaConfig {
@@ -45,6 +47,7 @@ struct LlamaConfig {
   Degrees degrees = {};
   SparseLayers sparse = {};
   Experts experts = {};
+  Adapters adapters = {};
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {
@@ -58,6 +61,7 @@ struct Model {
   double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
   Degrees degrees = {};              // that its blocks were made for
+  Adapters adapters = {};            // that they have
   std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one
   // Names of parameters that training leaves as they are: they have weights and nothing else.
   std::set<std::string, std::less<>> frozen{};

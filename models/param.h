@@ -41,6 +41,7 @@ struct Param {
   std::optional<Slice> slice{};  // nothing: every rank has all of it
   // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
   bool summed = false;
+  bool adapter = false;  // of a LowRank
   double share = 1;  // of all rows, those that are multiplied by it, where a router picks experts and all get as many
   // Nothing: ranks along Axis::expert have the same; else shape and slice are of each one's tensor.
   std::optional<Spread> spread{};

@@ -24,6 +24,7 @@ struct ModelSizes {
   bool tied = true;
   Degrees degrees;
   SparseLayers sparse;
+  Adapters adapters;
 };
 
 using MakeModel = std::function<Model()>;

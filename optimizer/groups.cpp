@@ -148,6 +148,20 @@ const ParamGroup* find_group(std::span<const ParamGroup> groups, const models::P
   return found == groups.end() ? nullptr : &*found;
 }
 
+std::set<std::string, std::less<>> frozen_names(std::span<const ParamGroup> groups, const models::Model& model) {
+  std::set<std::string, std::less<>> names;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    for (int place = 0; place < param.places(); ++place) {
+      const models::Param one = param.at(place);
+      const ParamGroup* group = find_group(groups, one);
+      const bool trains = group && group->trainable ? *group->trainable : model.adapters.rank == 0 || one.adapter;
+      if (!trains) names.insert(one.name);
+    }
+  }
+  return names;
+}
+
 OptimizerPtr make_grouped(const OptimizerPtr& rest, const std::vector<ParamGroup>& groups) {
   if (groups.empty()) return rest;
   Assembly assembly;

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,11 +17,16 @@ struct ParamGroup {
   std::optional<double> weight_decay;  // in place of the optimizer's
   double lr_scale = 1;                 // multiplies the step's learning rate
   OptimizerPtr optimizer = nullptr;    // null: that of the rest
+  std::optional<bool> trainable = {};  // false: training leaves them as they are
   bool takes(const models::Param& param) const;
 };
 
 // The first group that takes a parameter; null: none does.
 const ParamGroup* find_group(std::span<const ParamGroup> groups, const models::Param& param);
+
+// The names of parameters that no training changes: those whose group says so, and where the model has adapters, all
+// others that no group says to train.
+std::set<std::string, std::less<>> frozen_names(std::span<const ParamGroup> groups, const models::Model& model);
 
 // Parameters belong to the first group that takes them, and else to the optimizer as it is. Throws core::ConfigError
 // for more than most_members optimizers.

@@ -59,6 +59,7 @@ Model make_bert(const BertConfig& config) {
   model.type = config.pre_norm ? "megatron-bert" : "bert";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
+  model.adapters = config.adapters;
   model.masking = config.masking;
   model.attention_share = 2 * config.sparse.share(config.layers, config.sequence);  // queries see both sides
   BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.degrees};

@@ -19,6 +19,7 @@ struct BertConfig {
   Masking masking = {};
   Degrees degrees = {};
   SparseLayers sparse = {.pattern = {.causal = false}};
+  Adapters adapters = {};
 };
 
 // Throws ConfigError (naming model.heads …) when sizes contradict.

@@ -16,7 +16,7 @@ std::unique_ptr<Block> make_bert_layer(const BertConfig& config, int64_t index) 
   // What is added to a residual stream without norms in it starts smaller, so that the stream does not grow with depth.
   const float small = config.pre_norm ? 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers)) : 0.02f;
   constexpr bool shared = true;
-  LayerForm form{.sizes = {C, config.sequence, config.vocab, config.dropout, config.degrees},
+  LayerForm form{.sizes = {C, config.sequence, config.vocab, config.dropout, config.degrees, config.adapters},
                  .name = fmt::format("layer.{}", index),
                  .norm = bert_norm(config),
                  .post_norm = !config.pre_norm,

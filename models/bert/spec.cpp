@@ -80,7 +80,8 @@ MakeModel read_bert(Values& values, const ModelSizes& sizes) {
                     .tied = sizes.tied,
                     .pre_norm = pre_norm,
                     .degrees = sizes.degrees,
-                    .sparse = sizes.sparse};
+                    .sparse = sizes.sparse,
+                    .adapters = sizes.adapters};
   read_special_tokens(values, sizes, config.masking);
   config.masking.rate = values.real("model.mask_rate");
   config.masking.whole_words = values.flag("model.whole_words");

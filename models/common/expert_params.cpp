@@ -47,7 +47,8 @@ std::unique_ptr<const Mlp> add_experts(LayerForm& form, const std::string& prefi
   for (int64_t e = 0; e < each; ++e) {
     const auto add = [&](const char* name, bool down) {
       const Linear whole{.in = down ? experts.ffn : C, .out = down ? C : experts.ffn, .shared = down};
-      const Product product = form.add_product(fmt::format("{}{}.{}", stem, e, name), whole, down ? small : 0.02f);
+      const Product product = add_product(form.params, form.sizes.degrees.tensor, fmt::format("{}{}.{}", stem, e, name),
+                                          whole, down ? small : 0.02f);
       form.params.back().share = share;
       if (places == 1) return product;
       form.params.back().spread =

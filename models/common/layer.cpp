@@ -28,6 +28,10 @@ Layer::Layer(LayerForm form)
       first_norm_site_(form.first_norm_site),
       anatomy_(make_anatomy()) {
   params_ = std::move(form.params);
+  // The gradients of adapters need weights. Beside theirs there are few others that could be made later.
+  if (std::any_of(params_.begin(), params_.end(), [](const Param& param) { return param.adapter; })) {
+    anatomy_.halved = 0;
+  }
 }
 
 Anatomy Layer::make_anatomy() const {

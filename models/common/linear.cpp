@@ -61,7 +61,7 @@ GemmSpec Linear::fused_input(const Shape& shape) const {
 }
 
 bool Linear::fuses_gelu() const {
-  return products_fuse() && !erf;
+  return products_fuse() && !erf && !adapted();
 }
 
 // Behind products in fp8 the library's gradient of GELU is a slow pass of its own; ours makes x as well.
@@ -71,6 +71,7 @@ bool Linear::fuses_gelu_gradient(const Shape& shape) const {
 
 uint64_t Linear::forward_scratch(const Shape& shape) const {
   uint64_t plain = find_gemm(forward_spec(shape)).workspace_bytes();
+  if (adapted()) plain = std::max(plain, adapter.forward_scratch(shape, adapted_layer()));
   if (shared && bias) {
     GemmSpec without = forward_spec(shape);
     without.bias = false;
@@ -86,7 +87,8 @@ uint64_t Linear::backward_scratch(const Shape& shape) const {
   return std::max(
       {find_gemm(input_spec(shape)).workspace_bytes(), fused ? find_gemm(fused_input(shape)).workspace_bytes() : 0,
        find_gemm(weight_spec(shape, false)).workspace_bytes(), find_gemm(weight_spec(shape, true)).workspace_bytes(),
-       bias ? bias_gradient_workspace(shape.rows(), out) : 0});
+       bias ? bias_gradient_workspace(shape.rows(), out) : 0,
+       adapted() ? adapter.backward_scratch(shape, adapted_layer()) : 0});
 }
 
 void Linear::forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch,
@@ -95,6 +97,7 @@ void Linear::forward(const Call& call, size_t weight, const void* x, void* y, st
   GemmSpec spec = fused_forward(call.shape, add != nullptr, Epilogue::none);
   spec.bias = b != nullptr;
   find_gemm(spec).run({x, call.weights[weight], y, b, add, nullptr, scratch});
+  if (adapted()) adapter.forward(call, adapted_layer(), x, y, scratch);
 }
 
 void Linear::forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y,
@@ -110,6 +113,7 @@ void Linear::forward_gelu(const Call& call, size_t weight, const void* x, void* 
 
 void Linear::input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const {
   find_gemm(input_spec(call.shape)).run(dy, call.weights[weight], dx, nullptr, scratch);
+  if (adapted()) adapter.input_gradient(call, adapted_layer(), dy, dx, scratch);
 }
 
 void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
@@ -131,6 +135,7 @@ void Linear::weight_gradients(const Call& call, size_t weight, const void* x, co
     const bool turned = stored == Stored::out_in;
     gemm.run(turned ? dy : x, turned ? x : dy, call.grads[weight], nullptr, scratch);
   }
+  if (adapted()) adapter.weight_gradients(call, adapted_layer(), x, dy, scratch);
   if (!bias || call.grads[weight + 1] == nullptr) return;
   bias_gradient(call.shape.type, dy, call.shape.rows(), out, row(), grad_target(call, weight + 1), scratch);
 }

@@ -1,10 +1,11 @@
-// A linear layer y = x W [+ b] inside a block: its matrix products.
+// A linear layer y = x W [+ b] [+ its adapter's part] inside a block: its matrix products.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "models/block.h"
+#include "models/common/low_rank.h"
 #include "models/kernels/gemm.h"
 
 namespace zrt::models {
@@ -21,6 +22,7 @@ struct Linear {
   // Ranks have parts of its input, and their products are parts of a sum: the first one's with bias.
   bool shared = false;
   bool erf = false;  // GELU in front of it or behind it is by the error function, which products do not apply
+  LowRank adapter = {};
 
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;
@@ -29,7 +31,8 @@ struct Linear {
   bool fuses_gelu() const;
   std::vector<GemmSpec> products(const Shape& shape) const;  // one of each, alone: no bias, dense, not joined
   double flops(const Shape& shape) const {                   // of a forward, multiply-add
-    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(in) * static_cast<double>(out);
+    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(in) * static_cast<double>(out) +
+           (adapted() ? adapter.flops(shape, adapted_layer()) : 0);
   }
 
   // Workspace of the products of a pass.
@@ -54,6 +57,8 @@ struct Linear {
   GemmSpec fused_input(const Shape& shape) const;
   bool fuses_gelu_gradient(const Shape& shape) const;
   int64_t row() const { return stride == 0 ? out : stride; }
+  bool adapted() const { return adapter.rank > 0; }
+  LowRank::Of adapted_layer() const { return {in, out, row(), shared}; }
 };
 
 }  // namespace zrt::models

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/adapters.h"
 #include "models/common/linear.h"
 #include "models/param.h"
 
@@ -30,6 +31,11 @@ inline uint64_t bytes_of_rows(const Shape& shape, int64_t width) {
 // the outputs.
 Product add_product(std::vector<Param>& params, int ranks, const std::string& name, const Linear& whole,
                     float deviation, int64_t sections = 1);
+
+// Adds prefix.lora_A.weight and prefix.lora_B.weight to the parameters, the adapter of `product`, which add_product()
+// made of the rest. A starts as PEFT's does, with normal numbers instead of uniform ones; B is zero.
+void add_adapter(Product& product, std::vector<Param>& params, int ranks, const std::string& name, const Linear& whole,
+                 const Adapters& adapters, int64_t sections);
 
 // Products of one input, whose outputs stand side by side in rows, and whose gradients of that input are added up.
 std::vector<Product> side_by_side(std::vector<Product> products);

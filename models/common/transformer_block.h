@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "models/adapters.h"
 #include "models/block.h"
 #include "models/degrees.h"
 #include "models/heads.h"
@@ -14,6 +15,7 @@ struct BlockSizes {
   int64_t hidden = 0, sequence = 0, vocab = 0;
   float dropout = 0;
   Degrees degrees = {};
+  Adapters adapters = {};
   int64_t part(int64_t extent) const {  // a rank's, with padding
     return (extent + degrees.tensor - 1) / degrees.tensor;
   }
@@ -25,7 +27,7 @@ class TransformerBlock : public Block {
   const std::string& name() const override { return name_; }
   const std::vector<Param>& params() const override { return params_; }
   int64_t output_width() const override { return sizes_.hidden; }
-  bool draws_numbers() const override { return sizes_.dropout > 0; }
+  bool draws_numbers() const override { return sizes_.dropout > 0 || sizes_.adapters.dropout > 0; }
 
  protected:
   // Throws core::Error when the model cannot run the shape: an unsupported type or more positions than it has.

@@ -26,6 +26,7 @@ Model make_gpt2(const Gpt2Config& config) {
   model.type = "gpt2";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
+  model.adapters = config.adapters;
   model.attention_share = config.sparse.share(config.layers, config.sequence);
   const BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.degrees};
   model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", embedding_dropout_site}));

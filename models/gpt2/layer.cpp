@@ -16,7 +16,7 @@ std::unique_ptr<Block> make_gpt2_layer(const Gpt2Config& config, int64_t index) 
   // Output projections start smaller, so that the residual stream does not grow with depth.
   const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   constexpr bool shared = true;
-  LayerForm form{.sizes = {C, config.sequence, config.vocab, config.dropout, config.degrees},
+  LayerForm form{.sizes = {C, config.sequence, config.vocab, config.dropout, config.degrees, config.adapters},
                  .name = name,
                  .norm = {NormKind::layer, C, 1e-5f},
                  .dropout_number = index};

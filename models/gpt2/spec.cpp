@@ -14,7 +14,8 @@ MakeModel read_gpt2(core::keys::Values& values, const ModelSizes& sizes) {
       [&] { experts = read_experts(values, {.ffn = 4 * sizes.hidden, .layers = sizes.layers, .shared = true}); });
   return [sizes, experts] {
     return make_gpt2({sizes.layers, sizes.hidden, sizes.heads, sizes.sequence, sizes.vocab,
-                      static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse, experts});
+                      static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse, experts,
+                      sizes.adapters});
   };
 }
 
@@ -112,6 +113,7 @@ const ModelSpec& gpt2_spec() {
                                                .second_names = gpt2_second_names,
                                                .write = write_gpt2,
                                                .read = parse_gpt2,
+                                               .inputs_first = true,
                                                .tensor_name = gpt2_tensor_name,
                                                .parameter_name = gpt2_parameter_name}};
   return spec;

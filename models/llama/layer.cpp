@@ -18,7 +18,7 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   // What is added to the residual stream starts smaller, so that the stream does not grow with depth.
   const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   constexpr bool shared = true;
-  LayerForm form{.sizes = {C, config.sequence, config.vocab, 0, config.degrees},
+  LayerForm form{.sizes = {C, config.sequence, config.vocab, 0, config.degrees, config.adapters},
                  .name = name,
                  .norm = {config.gemma ? NormKind::rms_from_one : NormKind::rms, C, config.rms_norm_eps}};
   const auto add = [&](const char* suffix, int64_t in, int64_t out, float deviation, bool shares, bool bias = false) {

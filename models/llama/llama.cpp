@@ -85,6 +85,7 @@ Model make_llama(const LlamaConfig& given) {
   model.type = "llama";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
+  model.adapters = config.adapters;
   model.attended = config.heads * config.head_dim;
   model.attention_share = config.windows.window > 0 ? config.windows.share(config.layers, config.sequence)
                                                     : config.sparse.share(config.layers, config.sequence);

@@ -32,7 +32,7 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
   LlamaConfig llama = switches;
   llama.layers = sizes.layers, llama.hidden = sizes.hidden, llama.heads = sizes.heads;
   llama.sequence = sizes.sequence, llama.vocab = sizes.vocab, llama.tied = sizes.tied;
-  llama.degrees = sizes.degrees, llama.sparse = sizes.sparse;
+  llama.degrees = sizes.degrees, llama.sparse = sizes.sparse, llama.adapters = sizes.adapters;
   const auto open = [&](const char* key, const nlohmann::json& fallback) {
     if (values.is_null(key)) values.infer(key, fallback);
   };

@@ -150,6 +150,15 @@ int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrd
   return every;
 }
 
+models::MakeModel frozen_by(const std::vector<optimizer::ParamGroup>& groups, const models::MakeModel& make) {
+  return [groups, make] {
+    models::Model model = make();
+    if (groups.empty() && model.adapters.rank == 0) return model;
+    model.frozen = optimizer::frozen_names(groups, model);
+    return model;
+  };
+}
+
 MonitorConfig build_monitor(const Values& values, const std::string& section) {
   values.check([&] {
     const std::filesystem::path name = values.text(section + ".job_name");
@@ -225,6 +234,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
            "Legal are 0, which clips nothing, and 1e-30 or more.");
   });
   values.check([&] { config.model = build_model(values, degrees); });
+  if (config.model.make) config.model.make = frozen_by(config.optimizer.groups, config.model.make);
   if (config.model.layers > 0) config.pseudo_to_real = build_pseudo_to_real(values, config.model.layers);
   build_data(values, config.data);
   if (batched && config.model.make) values.check([&] { build_length(values, config, config.run); });

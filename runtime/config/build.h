@@ -33,6 +33,7 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
 RunConfig build_run(Values& values, const std::string& name);  // `name`: the fallback of run.name
 // Settles run.steps where another key says the length: the batch, model and data of `config` are known.
 void build_length(Values& values, const Config& config, RunConfig& run);
+models::Adapters build_adapters(const Values& values);
 ModelConfig build_model(Values& values, const models::Degrees& degrees);
 // Fills the model's keys by what the folder of model.from says, or, where no key says which model is meant, that of
 // run.resume. What a file of a run has recorded of a folder stays.

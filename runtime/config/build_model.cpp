@@ -150,6 +150,7 @@ ModelConfig build_model(Values& values, const models::Degrees& degrees) {
   if (degrees.tensor == 1) model.degrees.tensor = static_cast<int>(values.integer("parallel.tensor"));
   refuse_keys_of_others(values, model.type);
   model.sparse = build_attention(values, spec->causal, model.sequence);
+  values.check([&] { model.adapters = build_adapters(values); });
   model.make = spec->read(values, model);
   return model;
 }

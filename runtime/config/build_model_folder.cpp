@@ -15,7 +15,8 @@ constexpr const char* naming_keys[] = {"model.type",   "model.preset", "model.la
                                        "model.hidden", "model.heads",  "model.vocab"};
 
 bool in_section(const Value& value) {
-  return value.path.starts_with("model.") || value.path.starts_with("sparse_attention.");
+  return value.path.starts_with("model.") || value.path.starts_with("sparse_attention.") ||
+         value.path.starts_with("adapters.");
 }
 
 // A configuration that does not name a model has that of the folder that it starts from or goes on in.
@@ -114,7 +115,7 @@ class Filling {
     if (value.path == from_key || !values_.given(value.path) || value.value == fallback) return;
     // The configuration says how to train.
     constexpr std::string_view training[] = {"model.dropout", "model.mask_rate", "model.whole_words"};
-    if (value.path.starts_with("sparse_attention.")) return;
+    if (value.path.starts_with("sparse_attention.") || value.path.starts_with("adapters.")) return;
     if (std::find(std::begin(training), std::end(training), value.path) != std::end(training)) return;
     if (!wins_over(value)) {
       values_.notes.push_back(shown(value) + " is added to what " + model_.file + " says.");

@@ -33,8 +33,9 @@ class GroupReader {
   [[noreturn]] void refuse_entry(const std::string& what) const {
     refuse(list_,
            "has the entry " + printed(*entry_) + ", " + what +
-               R"(; legal: {"match": ["*.bias"], "weight_decay": 0, "lr_scale": 1, "optimizer": "AdamW"}, any of the )"
-               R"(last three, the last one also {"type": "AdamW", "params": {"betas": [0.9, 0.95]}}.)");
+               R"(; legal: {"match": ["*.bias"], "trainable": true, "weight_decay": 0, "lr_scale": 1, "optimizer": )"
+               R"("AdamW"}, any of the last four, the last one also )"
+               R"({"type": "AdamW", "params": {"betas": [0.9, 0.95]}}.)");
   }
 
   optimizer::ParamGroup read_group(const json& entry) {
@@ -46,13 +47,20 @@ class GroupReader {
         group.weight_decay = number(key, value);
       } else if (key == "lr_scale") {
         group.lr_scale *= number(key, value);
+      } else if (key == "trainable") {
+        if (!value.is_boolean()) refuse_entry("whose 'trainable' is neither true nor false");
+        group.trainable = value.get<bool>();
       } else if (key == "optimizer") {
         group.optimizer = read_optimizer(value, group.lr_scale);
       } else {
         refuse_entry("whose key '" + key + "' is unknown");
       }
     }
-    if (!group.weight_decay && group.lr_scale == 1 && !group.optimizer) refuse_entry("which changes nothing");
+    const bool updated_otherwise = group.weight_decay || group.lr_scale != 1 || group.optimizer;
+    if (!updated_otherwise && !group.trainable) refuse_entry("which changes nothing");
+    if (updated_otherwise && group.trainable == false) {
+      refuse_entry("which says how parameters are updated that are not trainable");
+    }
     return group;
   }
 

@@ -21,9 +21,24 @@ constexpr Key own_root_keys[] = {
     key("pseudo_to_real", t_object, "null",
         "Layers that share parameters until they are delinked (docs/pseudo_to_real.md)."),
     key("fp8", t_object, "null", "Products of 8-bit floats (docs/gpu.md)."),
+    key("adapters", t_object, "null", "Low-rank matrices that are trained beside frozen weights (docs/finetuning.md)."),
     key("parameter_groups", t_list | t_null, "null", Effect::results,
-        "A weight decay, a factor of the rate or an optimizer for parameters by name; of the list the first entry that "
-        "matches counts (docs/deepspeed.md)."),
+        "A weight decay, a factor of the rate or an optimizer for parameters by name, or that they are not trained; of "
+        "the list the first entry that matches counts (docs/deepspeed.md)."),
+};
+
+constexpr Key adapter_keys[] = {
+    key("type", t_text | t_null, "null", one_of("lora"), Effect::results,
+        "The kind of adapters beside frozen weights; null: there are none, and all weights train."),
+    key("rank", t_int, "8", between(1, 4096), Effect::results, "Rows of lora_A, and columns of lora_B."),
+    key("alpha", t_real, "16.0", between(0, 1e6), Effect::results,
+        "What an adapter makes is multiplied by alpha / rank."),
+    key("rslora", t_bool, "false", Effect::results, "Multiply by alpha / sqrt(rank) instead."),
+    key("dropout", t_real, "0.0", between(0, 0.99), Effect::results,
+        "The share of what adapters read that is left out, in training."),
+    key("targets", t_list | t_null, "null", Effect::results,
+        "Linear layers that get one, by the last parts of their names, such as q_proj or attn.c_attn, or by patterns "
+        "with * for any characters. null: all between embedding and head, but those of experts."),
 };
 
 constexpr Key fp8_keys[] = {
@@ -205,6 +220,7 @@ std::vector<Section> own_table() {
     return all;
   }();
   std::vector<Section> table{{"", "zrt", Parser::own, nullptr, own_root_keys},
+                             {"adapters", "", Parser::own, nullptr, adapter_keys},
                              {"fp8", "", Parser::own, nullptr, fp8_keys}};
   for (const auto& [path, keys] : model_sections) table.push_back({path.c_str(), "", Parser::own, nullptr, keys});
   table.insert(table.end(), {{"data", "", Parser::own, nullptr, data_keys},

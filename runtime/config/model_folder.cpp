@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/printable.h"
 #include "models/hugging_face.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/manifest.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/checkpoint/strict_json.h"
@@ -48,7 +49,8 @@ void flatten(const Json& model, const std::string& path, std::map<std::string, n
 }  // namespace
 
 bool holds_model(const fs::path& folder) {
-  return fs::is_directory(folder) && (fs::exists(folder / plain_name) || !manifest_of(folder).empty());
+  return fs::is_directory(folder) &&
+         (fs::exists(folder / plain_name) || checkpoint::is_adapter_folder(folder) || !manifest_of(folder).empty());
 }
 
 FolderModel read_model_folder(const fs::path& folder) {
@@ -62,6 +64,10 @@ FolderModel read_model_folder(const fs::path& folder) {
     const Json config = checkpoint::parse_strict_json(core::read_text(found.file, largest_config), found.file, 16);
     model =
         models::from_hugging_face(config, found.file, [&](const std::string& text) { found.warnings.push_back(text); });
+  } else if (checkpoint::is_adapter_folder(folder)) {
+    found.file = (folder / checkpoint::adapter_config_name).string();
+    const auto warn = [&](const std::string& text) { found.warnings.push_back(text); };
+    model = checkpoint::open_adapters(folder, warn).manifest().model;
   } else {
     const fs::path manifest = manifest_of(folder);
     if (manifest.empty()) {
@@ -76,9 +82,11 @@ FolderModel read_model_folder(const fs::path& folder) {
     model = checkpoint::parse_manifest(text, found.file).model;
     for (const std::string_view name : left_out) model.erase(std::string(name));
   }
-  if (const auto sparse = model.find("sparse_attention"); sparse != model.end()) {
-    flatten(*sparse, "sparse_attention", found.keys);
-    model.erase(sparse);
+  for (const char* section : {"sparse_attention", "adapters"}) {
+    const auto own = model.find(section);
+    if (own == model.end()) continue;
+    flatten(*own, section, found.keys);
+    model.erase(own);
   }
   flatten(model, "model", found.keys);
   return found;

@@ -178,7 +178,7 @@ void Session::make_ranks(const SessionOptions& options) {
       hooks_.batch(number, microbatch, tokens, targets);
     };
     rank.load = hooks_.load;
-    rank.loads_states = hooks_.loads_states;
+    rank.loads_states = hooks_.loads_states, rank.begins_anew = hooks_.begins_anew;
     // An alias is written only when it changes; its space must be reserved, or the disk may be full by then.
     if (hooks_.origin && member.file && member.file->space_taken() && programs.has("load")) {
       rank.aliases = std::make_shared<const Aliases>(programs, layout, mine.state, number, hooks_.origin,

@@ -29,6 +29,7 @@ struct SessionHooks {
   bool loads_states = false;
   Origin origin = nullptr;    // of what `load` gives; null: every tensor has values of its own
   StuckHook stuck = nullptr;  // a rank's thread does not come back although the group has ended
+  decltype(Rank::begins_anew) begins_anew = nullptr;
 };
 
 struct SessionOptions {

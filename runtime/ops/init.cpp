@@ -53,8 +53,10 @@ void for_each_param(const optimizer::Unit& unit, int tensor_rank, int64_t begin,
 void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin, std::span<float> out) {
   for_each_param(unit, call.rank.tensor, begin, out,
                  [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
-                   if (call.op.kind == OpKind::load) {
-                     call.rank.load(place.param->name_at(call.rank.expert), first, part);
+                   const std::string name = place.param->name_at(call.rank.expert);
+                   const bool anew = call.rank.begins_anew && call.rank.begins_anew(name);
+                   if (call.op.kind == OpKind::load && !anew) {
+                     call.rank.load(name, first, part);
                    } else {
                      initial_values(place, call.rank.expert, call.rank.seed, first, part);
                    }

@@ -52,6 +52,9 @@ struct Rank {
   // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.
   std::function<void(const std::string& tensor, int64_t begin, std::span<float> out)> load;
   bool loads_states = false;
+  // Says which parameters what is loaded does not have, so that `load` makes their initial values: adapters of a model
+  // that had none. Null: there are none.
+  std::function<bool(const std::string& parameter)> begins_anew;
   // For the `load` program alone: what of the NVMe tier has equal contents; null where nothing has.
   std::shared_ptr<const Aliases> aliases;
   // Takes the logical fp32 weights of a unit's parameters, whole; for the `export` program.

@@ -197,6 +197,28 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   return layout;
 }
 
+// A target without a layer would train nothing, or less than was meant.
+void check_adapters(const models::Model& model) {
+  constexpr std::string_view down = ".lora_A.weight";
+  const models::Adapters& adapters = model.adapters;
+  if (adapters.rank == 0) return;
+  std::vector<std::string> adapted, layers;
+  for (const auto& ref : model.canonical_params()) {
+    const std::string& name = model.blocks[ref.block]->params()[ref.index].name;
+    if (name.ends_with(down)) adapted.push_back(name.substr(0, name.size() - down.size()));
+    if (ref.block == 1 && name.ends_with(".weight")) layers.push_back(name.substr(0, name.size() - 7));
+  }
+  for (const std::string& target : adapters.targets) {
+    const auto taken = [&](const std::string& layer) { return models::Adapters::takes(target, layer); };
+    if (std::any_of(adapted.begin(), adapted.end(), taken)) continue;
+    throw core::ConfigError(fmt::format(
+        "adapters.targets names '{}', but no linear layer that can have an adapter has a name that ends with "
+        "it. Embedding, norms, head and experts have none. A block of the model has {}.",
+        target, fmt::join(layers, ", ")));
+  }
+  if (adapted.empty()) throw core::ConfigError("adapters.type is set, but the model has no layer that could have one.");
+}
+
 // A name that the model does not have would freeze nothing.
 void check_frozen(const models::Model& model) {
   std::set<std::string_view> names;
@@ -213,6 +235,11 @@ void check_frozen(const models::Model& model) {
           param.name, spread.back(), param.places()));
     }
   }
+  if (model.frozen.size() == names.size()) {
+    throw core::ConfigError(
+        "no parameter is trained: parameter_groups says \"trainable\": false of all of them. Let some train, by an "
+        "entry in front of it with \"trainable\": true, or by a pattern that takes fewer.");
+  }
   for (const std::string& name : model.frozen) {
     if (names.contains(name)) continue;
     throw core::ConfigError(
@@ -225,6 +252,7 @@ void check_frozen(const models::Model& model) {
 }  // namespace
 
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model) {
+  check_adapters(model);
   check_frozen(model);
   check_sizes(config);
   check_degree(config, model);

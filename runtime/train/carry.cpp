@@ -32,7 +32,10 @@ CarriedFiles files_of_start(const Config& config, const checkpoint::Reader* resu
                             const std::function<void(const std::string&)>& warn) {
   CarriedFiles files;
   if (resumed) {
-    files = resumed->plain() ? files_of(resumed->folder(), warn) : checkpoint::carried_by_run(resumed->folder());
+    const bool adapters = resumed->plain() && !resumed->base().empty();
+    if (adapters) files = files_of(resumed->base(), warn);
+    if (!adapters)
+      files = resumed->plain() ? files_of(resumed->folder(), warn) : checkpoint::carried_by_run(resumed->folder());
   }
   if (files.empty() && !config.model.from.empty() && fs::is_directory(config.model.from)) {
     files = files_of(config.model.from, warn);

@@ -21,6 +21,7 @@ struct CheckpointOptions {
   // Write from copies in the host tier while training goes on (the session needs the program "save"). Otherwise save()
   // returns when the checkpoint is on disk.
   bool background = false;
+  bool trained_only = false;  // leave out the weights of frozen units
 };
 
 // How a save ended; alike in all processes.

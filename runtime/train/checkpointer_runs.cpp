@@ -76,7 +76,8 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   const int expert_rank = layout.mesh.place(Axis::expert, rank);
   for (size_t u = 0; u < units.size(); ++u) {
-    if (units[u].counted_elsewhere) continue;             // another stage saves it
+    if (units[u].counted_elsewhere) continue;  // another stage saves it
+    if (options_.trained_only && !units[u].trained) continue;
     if (!units[u].sliced() && tensor_rank > 0) continue;  // the first of the ranks that all have it does
     const optimizer::SavedPart piece = saved_part(units[u], layout.mesh, rank);
     add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank, expert_rank);

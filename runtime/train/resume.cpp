@@ -11,8 +11,8 @@
 #include "core/printable.h"
 #include "models/hugging_face.h"
 #include "runtime/ops/rank.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/expert_layout.h"
-#include "runtime/train/checkpoint/hugging_face.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/run_manifest.h"
 
@@ -39,7 +39,7 @@ std::string choose(const Config& config, const std::function<void(const std::str
           "{} holds {} checkpoint(s), none of them whole; `zrt checkpoint verify` says why. Remove them to start again",
           store.string(), found));
     }
-    const bool plain = !automatic && checkpoint::is_hugging_face(config.run.resume);
+    const bool plain = !automatic && checkpoint::is_plain(config.run.resume);
     const fs::path chosen = automatic ? newest->folder
                             : plain   ? fs::path(config.run.resume)
                                       : checkpoint::find_checkpoint(config.run.resume);
@@ -70,7 +70,9 @@ void require_same_model(const Config& config, const Reader& reader) {
   const Json found = reader.plain() ? model_json(hugging_face_config(reader, {})) : reader.manifest().model;
   std::vector<std::string> differences;
   for (const auto& [key, value] : found.items()) {
-    if (trains_only(key) || key == "sparse_attention" || !wanted.contains(key) || wanted[key] == value) continue;
+    if (trains_only(key) || key == "sparse_attention" || key == "adapters" || !wanted.contains(key) ||
+        wanted[key] == value)
+      continue;
     // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
     // Positions of the rule "dynamic" stretch with sequences beyond it.
     const bool stretches = found.value("rope_scaling.rope_type", Json()) == "dynamic";
@@ -86,6 +88,13 @@ void require_same_model(const Config& config, const Reader& reader) {
     differences.push_back(
         fmt::format("sparse_attention is {} but {} has {} (run.load_module_only takes the weights alone)",
                     pattern(wanted).dump(), reader.plain() ? "its config.json" : "it", pattern(found).dump()));
+  }
+  for (const char* key : {"rank", "alpha", "rslora"}) {
+    if (!wanted.contains("adapters") || !found.contains("adapters")) break;
+    const Json ours = wanted["adapters"].value(key, Json()), theirs = found["adapters"].value(key, Json());
+    if (ours != theirs) {
+      differences.push_back(fmt::format("adapters.{} is {} but it has {}", key, ours.dump(), theirs.dump()));
+    }
   }
   if (differences.empty()) return;
   throw core::ConfigError(fmt::format("{}: the weights are of another model than the configuration's: {}",
@@ -186,8 +195,8 @@ std::unique_ptr<Reader> open_resume(const Config& config, comm::Transport& trans
     return nullptr;
   }
   const std::function<void(const std::string&)> heard = transport.leads() ? warn : nullptr;  // one process speaks
-  return std::make_unique<Reader>(checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder, heard)
-                                                                      : Reader(folder, false));
+  return std::make_unique<Reader>(checkpoint::is_plain(folder) ? checkpoint::open_plain(folder, heard)
+                                                               : Reader(folder, false));
 }
 
 void require_fits(const Reader& reader, const Config& config, std::span<const Layout> stages,
@@ -237,8 +246,14 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
 }
 
 void require_weights(const Reader& reader, const models::Model& model) {
+  if (!reader.base_error().empty()) throw core::DataError(reader.base_error());
+  // Adapters begin where the weights have none.
+  const std::vector<std::string> names = reader.weights().names();
+  const bool anew = std::none_of(names.begin(), names.end(),
+                                 [](const std::string& name) { return name.find(".lora_") != std::string::npos; });
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    if (param.adapter && anew) continue;
     for (int at = 0; at < param.places(); ++at) {
       require_tensor(&reader.weights(), reader, param.name_at(at), param.whole_shape());
     }
@@ -273,10 +288,12 @@ uint64_t load_host_bytes(const Reader& reader) {
 
 Config hugging_face_config(const Reader& reader, const Settings& sets) {
   Json text{{"train_batch_size", 1}, {"model", reader.manifest().model}};
-  if (const auto sparse = text["model"].find("sparse_attention"); sparse != text["model"].end()) {
-    const Json section = *sparse;
-    text["model"].erase(sparse);
-    text["sparse_attention"] = section;
+  for (const char* name : {"sparse_attention", "adapters"}) {
+    const auto found = text["model"].find(name);
+    if (found == text["model"].end()) continue;
+    const Json section = *found;
+    text["model"].erase(found);
+    text[name] = section;
   }
   return parse_config(text.dump(), (reader.folder() / "config.json").string(), sets, 1);
 }

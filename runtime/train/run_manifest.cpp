@@ -13,7 +13,7 @@ namespace {
 
 using checkpoint::Json;
 
-constexpr std::string_view sparse_attention = "sparse_attention.";
+constexpr std::string_view sparse_attention = "sparse_attention.", adapters = "adapters.";
 
 }  // namespace
 
@@ -30,6 +30,12 @@ Json model_json(const Config& config) {
     }
     // With one choice it changes nothing.
     json["sparse_attention"]["different_layout_per_head"] = config.model.sparse.pattern.choices > 1;
+  }
+  if (config.model.adapters.rank > 0) {
+    for (const ResolvedKey& key : config.keys) {
+      if (key.path.rfind(adapters, 0) != 0) continue;
+      json["adapters"][key.path.substr(adapters.size())] = Json::parse(key.value);
+    }
   }
   return json;
 }

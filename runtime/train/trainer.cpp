@@ -14,6 +14,7 @@
 #include "runtime/plan/setup.h"
 #include "runtime/program/expert_loads.h"
 #include "runtime/train/carry.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
@@ -38,6 +39,17 @@ namespace {
 
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
+
+// Says where the weights beside adapters lie, so that checkpoints need not repeat them: in the folder of Hugging Face
+// that the run began with. Null: checkpoints hold all.
+checkpoint::Json base_of(const Config& config, const checkpoint::Reader* resumed) {
+  if (config.model.adapters.rank == 0 || !resumed) return nullptr;
+  if (!resumed->plain()) {
+    const checkpoint::Json& made_by = resumed->manifest().made_by;
+    return made_by.is_object() ? made_by.value(checkpoint::base_key, checkpoint::Json()) : checkpoint::Json();
+  }
+  return checkpoint::base_json(resumed->base().empty() ? resumed->folder() : resumed->base());
+}
 
 // The delink ends with what was loaded from `begin` on.
 void add_load(MeasuredDelink& delink, std::chrono::steady_clock::time_point begin) {
@@ -128,6 +140,9 @@ void Training::start(const checkpoint::Reader* resumed) {
       read_delinked(*resumed, how, tensor, begin, out);
     };
     hooks.loads_states = states;
+    if (model_.adapters.rank > 0) {
+      hooks.begins_anew = [resumed](const std::string& parameter) { return !resumed->weights().has(parameter); };
+    }
     if (resumed->sharing() && !life_.sharing) {
       hooks.origin = [resumed](const std::string& tensor) { return resumed->origin(tensor); };
     }
@@ -158,8 +173,9 @@ void Training::start(const checkpoint::Reader* resumed) {
         "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
         "it (memory.host_budget_bytes, or the machine's)");
   }
+  base_ = base_of(config_, resumed);
   CheckpointOptions checkpoints{[this] { return out_ / "checkpoints"; }, config_.run.keep_last, config_.run.keep_every,
-                                copies};
+                                copies, !base_.is_null()};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step, delink_.save_seconds = outcome.write_seconds;
@@ -290,6 +306,7 @@ void Training::save() {
   manifest.step = step_;
   manifest.samples = samples_;
   manifest.made_by["data"] = data_;
+  if (!base_.is_null()) manifest.made_by[checkpoint::base_key] = base_;
   checkpoint::keep_fused_experts(manifest, fused_experts_);
   manifest.planned_samples = planned_samples_;
   if (life_.sharing) manifest.made_by[checkpoint::shared_layers] = checkpoint::sharing_json(*life_.sharing);

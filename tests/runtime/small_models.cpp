@@ -13,7 +13,8 @@ models::Model make_small(ModelType type, const SmallModel& small) {
                               .vocab = small.vocab,
                               .dropout = small.dropout,
                               .tied = small.tied,
-                              .degrees = small.degrees});
+                              .degrees = small.degrees,
+                              .adapters = small.adapters});
   }
   if (type == ModelType::bert || type == ModelType::megatron_bert) {
     models::BertConfig config{.layers = small.layers,
@@ -25,7 +26,7 @@ models::Model make_small(ModelType type, const SmallModel& small) {
     config.masking.cls = last - 2, config.masking.separator = last - 1, config.masking.mask = last;
     config.masking.sentence_order = type == ModelType::bert;
     config.dropout = small.dropout, config.tied = small.tied, config.pre_norm = type == ModelType::megatron_bert;
-    config.degrees = small.degrees;
+    config.degrees = small.degrees, config.adapters = small.adapters;
     return models::make_bert(config);
   }
   // Twice as many heads of queries as of keys and values.
@@ -40,7 +41,8 @@ models::Model make_small(ModelType type, const SmallModel& small) {
                              .tied = small.tied,
                              .head_norms = type == ModelType::qwen3,
                              .qkv_biases = type == ModelType::qwen2,
-                             .degrees = small.degrees};
+                             .degrees = small.degrees,
+                             .adapters = small.adapters};
   if (type == ModelType::gemma) {
     config.gemma = config.head_norms = true, config.windows = {5, 2}, config.window_rope_theta = 100;
     config.query_scalar = 6, config.attention_cap = 2, config.logit_cap = 3;

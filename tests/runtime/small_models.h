@@ -15,6 +15,7 @@ struct SmallModel {
   float dropout = 0.1f;  // of models that have it
   bool tied = true;
   models::Degrees degrees = {};
+  models::Adapters adapters = {};
 };
 // gemma has all that Gemma 2 and Gemma 3 have, soft caps beside norms of heads. bert has BERT's second loss, the order
 // of sentences; megatron_bert has its norms in front.

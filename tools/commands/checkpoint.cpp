@@ -12,6 +12,7 @@
 #include "core/printable.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/copy.h"
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
@@ -181,6 +182,7 @@ int export_to(const Args& args) {
   po::options_description options("options");
   options.add_options()("out", po::value<std::string>(), "new folder for config.json, the weights and the tokenizer")(
       "dtype", po::value<std::string>()->default_value("fp32"), "of the weights: fp32, bf16 or fp16")(
+      "adapters", "write the adapters alone, as a folder of PEFT; else they are merged into the weights")(
       "shard-bytes", po::value<uint64_t>()->default_value(ExportOptions().shard_bytes), "of one file, at most");
   po::variables_map values;
   if (!parse(args, "zrt checkpoint export RUN|CHECKPOINT --out DIR", options, {"PATH"}, values)) return 0;
@@ -197,6 +199,14 @@ int export_to(const Args& args) {
   }
   const Reader reader = open_checkpoint(values["PATH"].as<std::string>());
   const fs::path out = values["out"].as<std::string>();
+  if (values.count("adapters")) {
+    for (const char* option : {"dtype", "shard-bytes"}) {
+      if (values[option].defaulted()) continue;
+      throw core::UsageError(fmt::format("--{} has no effect with --adapters, which are written in fp32", option));
+    }
+    for (const std::string& name : export_adapters(reader, out)) print((out / name).string());
+    return 0;
+  }
   if (reader.manifest().model.contains("sparse_attention")) {
     std::cerr << "warning: layers of this model have sparse attention, which config.json keeps for zrt; other programs "
                  "compute dense attention with these weights\n";
@@ -224,7 +234,7 @@ int import_from(const Args& args) {
                     out.string()));
   }
   const auto warn = [](const std::string& text) { std::cerr << "warning: " << text << "\n"; };
-  const Reader model = open_hugging_face(from, warn);
+  const Reader model = open_plain(from, warn);
   const runtime::Config config =
       runtime::into_folder(runtime::hugging_face_config(model, config_settings(values)), out.string());
   const models::Model made = config.model.make();
@@ -235,7 +245,7 @@ int import_from(const Args& args) {
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),
                            core::format_bytes(plan.host_bytes));
-  const CarriedFiles carried = read_carried(from, warn);
+  const CarriedFiles carried = read_carried(model.base().empty() ? fs::path(from) : model.base(), warn);
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
   write_carried(out / carried_name, carried);
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");

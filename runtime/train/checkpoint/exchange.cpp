@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "models/hugging_face.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/copy.h"
 #include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
@@ -53,11 +54,12 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
   for (const TensorEntry& tensor : header.tensors) {
     for (const std::string& name : parameters_of(reader, tensor.name)) parameters.push_back(name);
   }
+  MergedWeights merged(reader);
   for (const std::string& name : parameters) {
     const int64_t count = reader.weights().elements(name);
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(values.size())) {
       values.resize(std::min<size_t>(chunk, static_cast<size_t>(count - done)));
-      reader.weights().read_finite(name, done, values, to);
+      merged.read(name, done, values, to);
       if (to == core::DType::f32) {
         file.write(values.data(), values.size() * sizeof(float));
         continue;
@@ -97,6 +99,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   uint64_t total = 0, held = 0;
   std::set<std::string> known;
   for (const std::string& name : reader.weights().names()) {
+    if (MergedWeights::is_adapter(name)) continue;
     TensorEntry tensor{models::hugging_face_name(type, name, fused_experts), dtype, {}, 0, 0};
     if (!known.insert(tensor.name).second) continue;  // a part of one that is there already
     tensor.shape = shape_of(reader, tensor.name);

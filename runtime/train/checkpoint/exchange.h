@@ -18,8 +18,9 @@ struct ExportOptions {
   CarriedFiles carried = {};             // that the folder gets, too; of config.json its special ids
 };
 
-// Writes the consolidated weights to a new folder; it appears under its name when all of it is on disk. Returns the
-// files' names. Throws DataError, also for the first weight that is NaN or infinite, or would be in the type.
+// Writes the consolidated weights, with what adapters add to them, to a new folder; it appears under its name when all
+// of it is on disk. Returns the files' names. Throws DataError, also for the first weight that is NaN or infinite, or
+// would be in the type.
 std::vector<std::string> export_hugging_face(const Reader& reader, const std::filesystem::path& out,
                                              const ExportOptions& options);
 

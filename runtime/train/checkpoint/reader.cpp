@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/expert_layout.h"
 #include "runtime/train/checkpoint/store.h"
 
@@ -46,6 +47,15 @@ Reader::Reader(const std::filesystem::path& folder, bool hashes)
       weights_(folder, files_of(folder, manifest_, false)) {
   const auto states = files_of(folder, manifest_, true);
   if (!states.empty()) states_.emplace(folder, states);
+  if (manifest_.made_by.is_object() && manifest_.made_by.contains(base_key)) {
+    try {
+      const Json& base = manifest_.made_by[base_key];
+      base_ = base.at("folder").get<std::string>();
+      weights_.include(open_base(base, folder).weights());
+    } catch (const std::exception& error) {
+      base_error_ = error.what();
+    }
+  }
   const Json shared = manifest_.made_by.is_object() ? manifest_.made_by.value(shared_layers, Json()) : Json();
   if (shared.is_null()) return;
   try {

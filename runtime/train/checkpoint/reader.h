@@ -26,6 +26,11 @@ class Reader {
 
   bool plain() const { return plain_; }  // no checkpoint but a folder of Hugging Face
   const std::filesystem::path& folder() const { return folder_; }
+  // The folder of Hugging Face whose weights adapters belong to, where they lie apart; "": they do not.
+  const std::filesystem::path& base() const { return base_; }
+  void set_base(const std::filesystem::path& folder) { base_ = folder; }
+  // Says why weights of the base cannot be read; "": they can.
+  const std::string& base_error() const { return base_error_; }
   const Manifest& manifest() const { return manifest_; }
   const TensorSet& weights() const { return weights_; }
   const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
@@ -42,7 +47,8 @@ class Reader {
   void require_finite() const;
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path folder_, base_;
+  std::string base_error_;
   bool plain_ = false;
   Manifest manifest_;
   TensorSet weights_;

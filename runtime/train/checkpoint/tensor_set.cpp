@@ -127,6 +127,12 @@ void TensorSet::alias(const std::string& tensor, const std::string& name) {
   aliases_.emplace(name, tensor);
 }
 
+void TensorSet::include(const TensorSet& other) {
+  tensors_.insert(other.tensors_.begin(), other.tensors_.end());
+  aliases_.insert(other.aliases_.begin(), other.aliases_.end());
+  header_bytes_ += other.header_bytes_, split_bytes_ += other.split_bytes_;
+}
+
 // Measured: parsed, a header takes up to 22 times its bytes.
 uint64_t TensorSet::table_bytes() const {
   constexpr uint64_t of_alias = 160;  // beside the two names: of the map, and of their strings

@@ -34,6 +34,9 @@ class TensorSet {
   };
   void split(const std::string& tensor, const std::vector<Part>& parts, const std::vector<int64_t>& shape);
 
+  // Takes those tensors of another set that this one lacks.
+  void include(const TensorSet& other);
+
   bool has(const std::string& tensor) const { return tensors_.contains(tensor) || aliases_.contains(tensor); }
   std::vector<std::string> names() const;  // sorted
   const std::vector<int64_t>& shape(const std::string& tensor) const;
