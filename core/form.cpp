@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/kernel_form.h"
+#include "core/weight_form.h"
 
 namespace zrt::core {
 namespace {
@@ -25,7 +26,7 @@ void write_block(bool is_signed, const float* from, std::byte* to) {
 }  // namespace
 
 std::string_view form_name(Form form) {
-  constexpr std::string_view names[] = {"fp32", "bf16", "int8", "uint8", "fp16"};
+  constexpr std::string_view names[] = {"fp32", "bf16", "int8", "uint8", "fp16", "nf4", "linear8"};
   return names[static_cast<size_t>(form)];
 }
 
@@ -43,6 +44,14 @@ void read_form(Form form, const std::byte* from, int64_t first, int64_t n, float
   };
   if (form == Form::bf16) return widened(reinterpret_cast<const bf16*>(from));
   if (form == Form::f16) return widened(reinterpret_cast<const f16*>(from));
+  if (form == Form::nf4 || form == Form::linear8) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = (first + i) % weight_block;
+      const auto* block = reinterpret_cast<const uint8_t*>(from + form_bytes(form, first + i - at));
+      to[i] = read_weight(form, block, static_cast<uint32_t>(at), weight_scale(form, block));
+    }
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) {
     const int64_t at = (first + i) % form_block;
     const std::byte* block = from + form_bytes(form, first + i - at);
@@ -63,6 +72,10 @@ void write_form(Form form, const float* from, int64_t n, std::byte* to) {
     narrowed(reinterpret_cast<bf16*>(to));
   } else if (form == Form::f16) {
     narrowed(reinterpret_cast<f16*>(to));
+  } else if (form == Form::nf4 || form == Form::linear8) {
+    for (int64_t i = 0; i < n; i += weight_block) {
+      write_weight_block(form, from + i, reinterpret_cast<uint8_t*>(to + form_bytes(form, i)));
+    }
   } else {
     for (int64_t i = 0; i < n; i += form_block) {
       write_block(form == Form::signed8, from + i, to + form_bytes(form, i));

@@ -17,11 +17,15 @@ enum class Form : uint8_t {
   signed8,    // down to 2^-15.7 of the scale, then 0
   unsigned8,  // of numbers ≥ 0: down to 2^-31.7 of the scale; what is smaller but not 0 is kept as that
   f16,
+  nf4,      // of weights: blocks of weight_block four-bit codes and a scale (weight_form.h)
+  linear8,  // … eight-bit codes
 };
 inline constexpr int64_t form_block = 2048;  // numbers
+inline constexpr int64_t weight_block = 64;
 
 // What a run must have a multiple of, and start at.
 constexpr int64_t form_alignment(Form form) {
+  if (form == Form::nf4 || form == Form::linear8) return weight_block;
   return form == Form::signed8 || form == Form::unsigned8 ? form_block : 1;
 }
 
@@ -37,6 +41,10 @@ constexpr uint64_t form_bytes(Form form, int64_t n) {
     case Form::signed8:
     case Form::unsigned8:
       return count / form_block * (form_block + 4);
+    case Form::nf4:
+      return count / weight_block * (weight_block / 2 + 4);
+    case Form::linear8:
+      return count / weight_block * (weight_block + 4);
   }
   return 0;
 }

@@ -58,8 +58,8 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
   const std::map<std::string, uint32_t> own_numbers =
       model.param_numbers ? std::map<std::string, uint32_t>{} : model.canonical_numbers();
   int64_t persistent_elements = 0;
-  // The unit that takes the next parameter of a kind: trained, persistent, group, and how ranks share it.
-  std::map<std::tuple<bool, bool, uint32_t, bool, bool, bool>, size_t> open;
+  // The unit that takes the next parameter of a kind: trained, persistent, group, packed, and how ranks share it.
+  std::map<std::tuple<bool, bool, uint32_t, bool, bool, bool, bool>, size_t> open;
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
@@ -74,7 +74,8 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     const bool alone = copied || (trained && optimizer && optimizer->refines(group));
     const bool sliced = param.slice.has_value(), summed = trained && param.summed;
     const bool spread = param.spread.has_value();
-    size_t& at = open.try_emplace({trained, persistent, group, sliced, summed, spread}, SIZE_MAX).first->second;
+    const bool packed = cut.frozen && !trained && hidden && !persistent && !copied && param.shape.size() == 2;
+    size_t& at = open.try_emplace({trained, persistent, group, packed, sliced, summed, spread}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
@@ -88,6 +89,7 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
       if (summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
       made.of_layers = copied && model.shares_layers && models::layer_of(param.name) >= 0;
       made.copied = copied, made.counted_elsewhere = model.used_first_elsewhere(param), made.trained = trained;
+      if (packed) made.packed = cut.frozen;
     }
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it

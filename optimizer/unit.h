@@ -2,10 +2,12 @@
 // data-parallel rank owns an equal shard whose boundaries never cut a 64-element chunk (see ExactSum).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/form.h"
 #include "core/mesh.h"
 #include "models/model.h"
 #include "optimizer/zero.h"
@@ -50,6 +52,8 @@ struct Unit {
   bool of_layers = false;  // a copied one: layers of several stages share it, else the first and the last stage
   // Without it the unit is frozen: it has weights and nothing else, and a step only reads them.
   bool trained = true;
+  // Nothing: its weights are kept in the compute type. Else in few bits, made numbers again in front of each use.
+  std::optional<core::Form> packed = {};
   int64_t parameters() const;  // elements without padding
   int shards() const { return static_cast<int>(elements / shard); }
   bool sliced() const { return holder_axes != shard_axes; }
@@ -77,11 +81,13 @@ struct ParamPlace {
 };
 // Says how units are cut: shards lie on the ranks that differ along `shard_axes`, and ranks hold what `held` says.
 // Parameters and shards start at multiples of `alignment` elements, itself a multiple of unit_alignment.
+// `frozen`: the form in which matrices of layers are kept that are not trained.
 struct Cut {
   core::Mesh mesh;
   core::Axes shard_axes = core::data_axes;
   Extents held = {};
   int64_t alignment = unit_alignment;
+  std::optional<core::Form> frozen = {};
 };
 struct UnitTable {
   Cut cut;

@@ -25,6 +25,15 @@ void build_forms(const Values& values, Config& config) {
            "memory.master to \"fp32\".");
   }
   config.memory.master = kept == "fp32";
+  const std::string frozen = values.choice("memory.frozen");
+  if (frozen == "compute") return;
+  config.memory.frozen = frozen == "nf4" ? core::Form::nf4 : core::Form::linear8;
+  for (const char* key : {"parallel.hierarchical_ranks", "zero_optimization.zero_hpz_partition_size"}) {
+    if (values.integer(key) <= 1) continue;
+    refuse(values.at("memory.frozen"),
+           "cannot be combined with " + shown(values.at(key)) +
+               ": weights in few bits are brought together at once. Leave one of them out.");
+  }
 }
 
 }  // namespace zrt::runtime::configuration

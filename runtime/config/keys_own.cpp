@@ -160,6 +160,10 @@ constexpr Key memory_keys[] = {
         "The form of moments and momenta; in the smaller ones values are rounded at random."),
     key("master", t_text, R"("fp32")", one_of("fp32 none"), Effect::results,
         "Whether fp32 copies of bf16 weights are kept; none: updates round the weights at random."),
+    key("frozen", t_text, R"("compute")", one_of("compute int8 nf4"), Effect::results,
+        "The form in which matrices of layers are kept that are not trained: as the run computes with them, or in "
+        "blocks "
+        "of 64 numbers of eight or four bits with a scale."),
     key("nvme_budget_bytes", t_int | t_null, "null", at_least(1), Effect::cost,
         "Bytes that a rank may use in its file on NVMe; null: no limit."),
     key("nvme_path", t_text | t_null, "null", Effect::cost,

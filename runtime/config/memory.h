@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/form.h"
 #include "runtime/config/microbatch_order.h"
 #include "runtime/config/placement.h"
 #include "runtime/config/update_when.h"
@@ -37,8 +38,9 @@ enum class UpdateSide : uint8_t {
 struct MemoryConfig {
   std::optional<int64_t> device_budget_bytes, host_budget_bytes, nvme_budget_bytes;  // per rank; none: unlimited
   int64_t unit_bytes = 64 << 20;                                                     // largest unit
-  bool master = true;     // fp32 masters of bf16 and fp16 weights; the form of moments lies in the optimizer's params
-  std::string nvme_path;  // folder of the nvme tier; "": there is none
+  bool master = true;  // fp32 masters of bf16 and fp16 weights; the form of moments lies in the optimizer's params
+  std::optional<core::Form> frozen;              // of matrices of layers that are not trained; none: the compute type
+  std::string nvme_path;                         // folder of the nvme tier; "": there is none
   std::optional<int64_t> link_bytes_per_second;  // of each direction between device and host; none: as fast as it is
   std::vector<PlacementRule> rules;
   bool open_placement = true;  // what no rule moves may be moved where a budget asks for it

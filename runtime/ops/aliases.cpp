@@ -100,7 +100,7 @@ Aliases::Aliases(const ProgramSet& set, const Layout& layout, const StateBuffers
       return buffer != no_buffer && set.buffers[buffer].tier == core::Tier::nvme;
     };
     if (on_nvme(state.weight[u])) {
-      add("weight", laid_out_like_unit(state.weight[u], core::form_of(layout.compute), unit.held.weights, ""));
+      add("weight", laid_out_like_unit(state.weight[u], layout.weight_form(unit), unit.held.weights, ""));
     }
     if (on_nvme(state.master[u])) {
       add("master", laid_out_like_unit(state.master[u], core::Form::f32, unit.held.states, ""));

@@ -15,7 +15,7 @@ void run_snapshot(const OpCall& call) {
   const auto kinds = layout.optimizer->states(unit);
   const optimizer::SavedPart saved = saved_part(unit, layout.mesh, call.rank.number);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
-    const core::Form form = k == 0 ? layout.logical_form(unit) : kinds[k - 1].form;
+    const core::Form form = k == 0 ? layout.saved_form(unit) : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
     const bool cut = k == 0 || kinds[k - 1].sharded;
     const int64_t skip = cut ? saved.offset(k == 0 ? layout.logical_extent(unit) : unit.held.states) : 0;

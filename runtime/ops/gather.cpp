@@ -1,17 +1,40 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/ops/expand.h"
 #include "runtime/ops/shard.h"
 #include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 namespace {
 
+// Brings weights in few bits together, and makes numbers of them.
+void gather_packed(const OpCall& call, core::DType type) {
+  std::vector<comm::GatherRange> ranges;
+  std::vector<const std::byte*> from;
+  size_t shared = 0;
+  for (size_t i = 0; i < call.op.units.size(); ++i) {
+    const optimizer::Unit& unit = call.unit(i);
+    std::byte* part = call.at(Role::weight, i);
+    from.push_back(part);
+    if (unit.held.weights == optimizer::Extent::full || unit.shards() == 1) continue;
+    std::byte* all = call.at(Role::packed, shared++);
+    ranges.push_back({part, all, static_cast<int64_t>(core::form_bytes(*unit.packed, unit.shard))});
+    from.back() = all;
+  }
+  if (!ranges.empty()) call.comm().all_gather(ranges, core::DType::u8, call.op.name);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const optimizer::Unit& unit = call.unit(i);
+    expand_weights(*unit.packed, from[i], type, call.at(Role::full_state, i), unit.elements);
+  }
+}
+
 // Gathers shards into whole units. With one buffer per unit (updated weights, whole gradients) the shard lies in it.
 void run_gather(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const core::DType type = spec(call.op.kind).type(layout, call.op);
   const size_t size = core::dtype_size(type);
+  if (call.unit(0).packed) return gather_packed(call, type);
   std::vector<comm::GatherRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
     const optimizer::Unit& unit = call.unit(i);
@@ -38,7 +61,8 @@ OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_vi
           .phases = std::move(phases),
           .operands = {{Role::weight, Count::some_units, may_read},
                        {Role::full_state, Count::some_units, may_read | may_write | may_update},
-                       {Role::partial, Count::some_units, may_read | may_write}},
+                       {Role::partial, Count::some_units, may_read | may_write},
+                       {Role::packed, Count::some_units, may_write}},
           .run = run_gather,
           .volume = gathered_volume,
           .travel = travel,

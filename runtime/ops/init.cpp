@@ -123,16 +123,16 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
   }
 }
 
-void round_into(std::span<const float> values, core::DType type, std::byte* target) {
-  if (type == core::DType::f32) {
-    core::copy_bytes(target, values.data(), values.size_bytes());
-    return;
+void write_values(std::span<const float> values, core::Form form, std::byte* target) {
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<std::byte> formed;
+  const auto* from = reinterpret_cast<const std::byte*>(values.data());
+  if (form != core::Form::f32) {
+    formed.resize(core::form_bytes(form, count));
+    core::write_form(form, values.data(), count, formed.data());
+    from = formed.data();
   }
-  std::vector<uint16_t> rounded(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    rounded[i] = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
-  }
-  core::copy_bytes(target, rounded.data(), rounded.size() * sizeof(uint16_t));
+  core::copy_bytes(target, from, core::form_bytes(form, count));
 }
 
 void run_init(const OpCall& call) {
@@ -149,7 +149,7 @@ void run_init(const OpCall& call) {
   // Values are made once per chunk for the weight and the master where both hold the same elements.
   struct Target {
     std::byte* data;
-    core::DType type;
+    core::Form form;
     Role role;
   };
   auto fill = [&](Extent extent, std::vector<Target> targets) {
@@ -159,7 +159,7 @@ void run_init(const OpCall& call) {
       const int64_t chunk = std::min(load_chunk, count - done);
       values.resize(static_cast<size_t>(chunk));
       const bool needed = !std::all_of(targets.begin(), targets.end(), [&](const Target& target) {
-        return is_alias(call, target.role, 0, core::form_of(target.type), done, chunk);
+        return is_alias(call, target.role, 0, target.form, done, chunk);
       });
       if (needed) {
         unit_values(call, unit, begin + done, values);
@@ -167,12 +167,12 @@ void run_init(const OpCall& call) {
         std::fill(values.begin(), values.end(), 0.0f);
       }
       for (const Target& target : targets) {
-        round_into(values, target.type, target.data + static_cast<size_t>(done) * core::dtype_size(target.type));
+        write_values(values, target.form, target.data + core::form_bytes(target.form, done));
       }
     }
   };
-  const Target weight{call.at(Role::weight), layout.compute, Role::weight},
-      master{call.at(Role::master), core::DType::f32, Role::master};
+  const Target weight{call.at(Role::weight), layout.weight_form(unit), Role::weight},
+      master{call.at(Role::master), core::Form::f32, Role::master};
   const Extent weights = unit.held.weights, states = unit.held.states;
   if (!master.data) {
     fill(weights, {weight});

@@ -50,11 +50,18 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
     for (const uint32_t u : op.units) volume.latencies += layout.units.units[u].params.size();
   }
   OpCost cost = collective_cost(op, set.group(op), volume, layout, cluster);
+  if (gathers_packed(op, layout))
+    cost.seconds += role_bytes(set, op, Role::full_state) / cluster.memory_bytes_per_second;
   // The second exchange of a layer is as large as the first.
   if (op.again && software.whole_recompute) cost.seconds *= 2;
   cost.blocks = (gathers && software.blocking_gathers) || (reduces && software.blocking_reductions) ||
                 (op.kind == OpKind::exchange && software.blocking_exchanges);
   return cost;
+}
+
+bool gathers_packed(const Op& op, const Layout& layout) {
+  const bool of_weights = op.kind == OpKind::gather || op.kind == OpKind::gather_state;
+  return of_weights && !op.units.empty() && layout.units.units[op.units.front()].packed;
 }
 
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use) {
@@ -73,9 +80,14 @@ double role_bytes(const ProgramSet& set, const Op& op, Role role) {
   return bytes;
 }
 
-Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout&) {
+Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
   volume.copies = false;
+  if (gathers_packed(op, layout)) {
+    volume.copies = true;
+    volume.bytes = role_bytes(set, op, Role::packed);
+    return volume;
+  }
   for (const Access& access : op.accesses) {
     if (access.use == Use::read) {
       volume.copies = true;

@@ -26,8 +26,9 @@ std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vect
   int64_t elements = 0;
   for (uint32_t u : units) {
     const int64_t size = layout.units.units[u].elements;
-    const bool together =
-        !result.empty() && layout.units.units[result.back().front()].shard_axes == layout.units.units[u].shard_axes;
+    const bool together = !result.empty() &&
+                          layout.units.units[result.back().front()].shard_axes == layout.units.units[u].shard_axes &&
+                          layout.units.units[result.back().front()].packed == layout.units.units[u].packed;
     if (!together || elements + size > limit) result.emplace_back(), elements = 0;
     result.back().push_back(u);
     elements += size;
@@ -82,6 +83,11 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
       source(op, i);
       const Use use = what.part[i] == no_buffer ? Use::update : Use::write;
       op.accesses.push_back({what.full[i], Role::full_state, use, {}});
+      const optimizer::Unit& unit = layout_.units.units[what.units[i]];
+      if (!unit.packed || unit.held.weights == optimizer::Extent::full || unit.shards() == 1) continue;
+      const BufferId packed =
+          buffer("packed " + unit.name, Category::comm, core::form_bytes(*unit.packed, unit.elements));
+      op.accesses.push_back({packed, Role::packed, Use::write, {}});
     }
     ops.push_back(std::move(op));
     return;

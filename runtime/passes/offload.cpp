@@ -42,16 +42,16 @@ Offload::Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockP
                                                       "does: set memory.update to \"auto\" or \"device\""
                                                     : "legal are device and host"));
     }
-    auto set_tier = [&](BufferId id, Tier tier, core::DType type) {
+    auto set_tier = [&](BufferId id, Tier tier, core::Form form) {
       if (id == no_buffer) return;
       Buffer& buffer = set_.buffers[id];
       buffer.tier = tier;
-      const uint64_t shard = static_cast<uint64_t>(unit.shard) * core::dtype_size(type);
+      const uint64_t shard = core::form_bytes(form, unit.shard);
       states_[id] = {u, shard, buffer.bytes > shard};
     };
-    set_tier(state.weight[u], tiers.weight, layout.compute);
-    set_tier(state.grad[u], tiers.grad, layout.grad);
-    set_tier(state.master[u], tiers.master, core::DType::f32);
+    set_tier(state.weight[u], tiers.weight, layout.weight_form(unit));
+    set_tier(state.grad[u], tiers.grad, core::form_of(layout.grad));
+    set_tier(state.master[u], tiers.master, core::Form::f32);
     // Kinds that every rank holds whole never move in part.
     for (size_t k = 0; k < state.states[u].size(); ++k) {
       set_.buffers[state.states[u][k]].tier = tiers.state(k);

@@ -46,7 +46,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     const optimizer::Unit& unit = layout.units.units[u];
     if (unit.counted_elsewhere) continue;
     BufferId full = state.logical(u);
-    if (layout.logical_extent(unit) == Extent::shard) {
+    if (layout.logical_extent(unit) == Extent::shard || unit.packed) {
       const BufferId part = full;
       full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
                       static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type(unit))});
@@ -56,6 +56,11 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
+      if (unit.packed && unit.held.weights == Extent::shard && unit.shards() > 1) {
+        const BufferId packed = set.add({"packed state of " + unit.name, Category::staging, Life::transient,
+                                         core::form_bytes(*unit.packed, unit.elements)});
+        gather.accesses.push_back({packed, Role::packed, Use::write, {}});
+      }
       draft.segments.back().ops.push_back(std::move(gather));
     }
     // Ranks that have other experts tell of theirs in turns.
@@ -113,7 +118,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
       op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
     };
     const int64_t piece = saved_part(unit, layout.mesh, 0).count;
-    copy(state.logical(u), "weights", layout.logical_form(unit), piece);
+    copy(state.logical(u), "weights", layout.saved_form(unit), piece);
     const auto kinds = layout.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       copy(state.states[u][k], kinds[k].kind, kinds[k].form, kinds[k].sharded ? piece : kinds[k].elements);

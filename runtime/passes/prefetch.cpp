@@ -65,7 +65,7 @@ class Prefetcher {
         gather.stays = op.fixed;
         for (const Access& access : op.accesses) {
           const Buffer& buffer = set_.buffers[access.buffer];
-          if (access.use != Use::write || buffer.life != Life::transient) continue;
+          if (access.use != Use::write || buffer.life != Life::transient || access.role == Role::packed) continue;
           gather.elements += static_cast<int64_t>(buffer.bytes / core::dtype_size(layout_.compute));
         }
         gather.op = std::move(op);

@@ -32,7 +32,8 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
       const uint64_t bytes = static_cast<uint64_t>(unit.extent(extent)) * core::dtype_size(type);
       return add_bytes(kind, category, life, bytes);
     };
-    state.weight[u] = add("weight", Category::weights, Life::carried, unit.held.weights, layout.compute);
+    state.weight[u] = add_bytes("weight", Category::weights, Life::carried,
+                                core::form_bytes(layout.weight_form(unit), unit.extent(unit.held.weights)));
     if (!training || !unit.trained) continue;
     state.grad[u] = add("grad", Category::grads, life_of_gradients(layout), unit.held.grads, layout.grad);
     if (layout.has_master(unit)) {

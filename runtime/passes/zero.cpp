@@ -90,7 +90,7 @@ class ZeroPass {
     refresh(op);
     gather(op);
     for (uint32_t u : op.units) {
-      const bool whole = layout_.units.units[u].held.weights == Extent::full;
+      const bool whole = !layout_.gathers(layout_.units.units[u]);
       const BufferId buffer = whole ? state_.weight[u] : gathered_for_->buffers.at(u);
       op.accesses.push_back({buffer, Role::weight, Use::read, {}});
     }
@@ -115,7 +115,7 @@ class ZeroPass {
   void gather(const Op& op) {
     std::vector<uint32_t> sharded;
     for (uint32_t u : op.units) {
-      if (layout_.units.units[u].held.weights == Extent::shard) sharded.push_back(u);
+      if (layout_.gathers(layout_.units.units[u])) sharded.push_back(u);
     }
     const bool forward = op.kind != OpKind::backward && op.kind != OpKind::recompute;
     if (trains_ && layout_.stage.pipelined() && layout_.gathered_for != GatheredFor::use) {

@@ -66,7 +66,7 @@ uint64_t loaded_bytes(const StagePlan& stage, const Aliases& aliases) {
   };
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    const Target weight{state.weight[u], core::form_of(layout.compute)}, master{state.master[u], core::Form::f32};
+    const Target weight{state.weight[u], layout.weight_form(unit)}, master{state.master[u], core::Form::f32};
     const int64_t weights = unit.extent(unit.held.weights), states = unit.extent(unit.held.states);
     const bool apart = layout.has_master(unit) && unit.held.states != unit.held.weights;
     if (layout.has_master(unit) && !apart) {

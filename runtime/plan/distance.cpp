@@ -18,7 +18,7 @@ int64_t largest_block(const Layout& layout) {
     int64_t elements = 0;
     for (uint32_t u : units) {
       const optimizer::Unit& unit = layout.units.units[u];
-      if (unit.held.weights == optimizer::Extent::shard) elements += unit.elements;
+      if (layout.gathers(unit)) elements += unit.elements;
     }
     most = std::max(most, elements);
   }

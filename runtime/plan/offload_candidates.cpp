@@ -79,7 +79,7 @@ class Prices {
   // Up for each forward and backward; what the update on the host would send up, it need not.
   OffloadCandidate weight(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
-    const uint64_t bytes = as_bytes(unit.extent(unit.held.weights), layout_.compute);
+    const uint64_t bytes = core::form_bytes(layout_.weight_form(unit), unit.extent(unit.held.weights));
     const int64_t updated = unit.trained ? unit.extent(unit.held.states) : 0;
     const double saved = static_cast<double>(as_bytes(updated, layout_.compute));
     return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
@@ -275,7 +275,7 @@ Layout least_offload(const FitProblem& problem, const Layout& start) {
 uint64_t state_bytes(const Layout& layout) {
   uint64_t bytes = 0;
   for (const optimizer::Unit& unit : layout.units.units) {
-    bytes += as_bytes(unit.extent(unit.held.weights), layout.compute);
+    bytes += core::form_bytes(layout.weight_form(unit), unit.extent(unit.held.weights));
     if (!unit.trained) continue;
     // Updates that follow their gradients closely need not keep these.
     if (!layout.early_updates()) bytes += as_bytes(unit.extent(unit.held.grads), layout.grad);

@@ -170,7 +170,8 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
                    config.zero.mics_shard_size > 0};
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
-  const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, layout.optimizer->alignment()};
+  const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, layout.optimizer->alignment(),
+                           config.memory.frozen};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
@@ -254,6 +255,11 @@ void check_frozen(const models::Model& model) {
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model) {
   check_adapters(model);
   check_frozen(model);
+  if (config.memory.frozen && model.frozen.empty()) {
+    throw core::ConfigError(
+        "memory.frozen says how frozen weights are kept, but all are trained. Add adapters, or \"trainable\": false in "
+        "parameter_groups, or leave the key out.");
+  }
   check_sizes(config);
   check_degree(config, model);
   std::vector<Layout> layouts;

@@ -52,6 +52,13 @@ struct Layout : RunSettings, Decisions {
     return has_master(unit) ? unit.held.states : unit.held.weights;
   }
   core::Form logical_form(const optimizer::Unit& unit) const { return core::form_of(logical_type(unit)); }
+  // How the weights that blocks read are kept, and those that checkpoints save.
+  core::Form weight_form(const optimizer::Unit& unit) const { return unit.packed.value_or(core::form_of(compute)); }
+  core::Form saved_form(const optimizer::Unit& unit) const { return unit.packed.value_or(logical_form(unit)); }
+  // Weights that are brought together, or made numbers, in front of each use.
+  bool gathers(const optimizer::Unit& unit) const {
+    return unit.packed || unit.held.weights == optimizer::Extent::shard;
+  }
   // Rows and types are the same for all blocks; what a block keeps is its own.
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};

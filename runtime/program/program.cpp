@@ -58,7 +58,8 @@ std::string_view role_name(Role role) {
                                                            "copied",
                                                            "copy",
                                                            "proposal",
-                                                           "refined"};
+                                                           "refined",
+                                                           "packed"};
   return names[static_cast<size_t>(role)];
 }
 

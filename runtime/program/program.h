@@ -61,8 +61,9 @@ enum class Role : uint8_t {
   copy,      // … and to
   proposal,  // of an optimizer that refines, a rank's part
   refined,   // … and the whole, on one rank
+  packed,    // weights in few bits, of all ranks
 };
-inline constexpr size_t role_count = static_cast<size_t>(Role::refined) + 1;
+inline constexpr size_t role_count = static_cast<size_t>(Role::packed) + 1;
 std::string_view role_name(Role role);
 
 // A microbatch's slot of a buffer is its number modulo the buffer's slots, or what the buffer's table says.

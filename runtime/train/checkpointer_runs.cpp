@@ -21,7 +21,7 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
   const optimizer::Unit& u = layout.units.units[unit];
   const int rank = session_.first_local() + static_cast<int>(local);
   Run run;
-  run.form = source == 0 ? layout.logical_form(u) : layout.optimizer->states(u)[source - 1].form;
+  run.form = source == 0 ? layout.saved_form(u) : layout.optimizer->states(u)[source - 1].form;
   const bool cut = source == 0 || layout.optimizer->states(u)[source - 1].sharded;
   const optimizer::Extent held = source == 0 ? layout.logical_extent(u) : u.held.states;
   const int64_t first = copied || !cut ? 0 : saved_part(u, layout.mesh, rank).offset(held);

@@ -39,20 +39,6 @@ int64_t first_bad(const float* values, int64_t count, core::DType type, bool sum
   return -1;
 }
 
-void to_floats(core::DType type, const std::byte* from, int64_t count, float* to) {
-  const auto convert = [&](const auto* values) {
-    std::transform(values, values + count, to, [](auto value) { return core::to_float(value); });
-  };
-  switch (type) {
-    case core::DType::bf16:
-      return convert(reinterpret_cast<const core::bf16*>(from));
-    case core::DType::f16:
-      return convert(reinterpret_cast<const core::f16*>(from));
-    default:
-      return convert(reinterpret_cast<const float*>(from));
-  }
-}
-
 struct Bad {
   int64_t at;
   float value;
@@ -102,11 +88,12 @@ class Look {
     const optimizer::SavedPart piece = saved_part(unit, layout_.mesh, number_);
     const bool master = state.master[u] != no_buffer, copies = what_ == LookAt::copies;
     const BufferId weight = copies ? state.snapshot[u][0] : state.logical(u);
-    look(unit, piece, 0, "weight", weight, master ? core::DType::f32 : layout_.compute,
+    look(unit, piece, 0, "weight", weight, master ? core::Form::f32 : layout_.weight_form(unit), layout_.compute,
          copies ? 0 : piece.offset(master ? unit.held.states : unit.held.weights));
     if (!state.states[u].empty()) look_at_states(u, unit, piece);
     if (what_ != LookAt::training || !unit.trained) return;
-    look(unit, piece, 2, "gradient", state.grad[u], layout_.grad, piece.offset(unit.held.grads));
+    look(unit, piece, 2, "gradient", state.grad[u], core::form_of(layout_.grad), layout_.grad,
+         piece.offset(unit.held.grads));
   }
 
   // Bytes of a buffer, wherever it lies, into bytes_.
@@ -137,23 +124,30 @@ class Look {
     if (begin < end) look(begin, end);
   }
 
+  // `type`: whose numbers are finite.
   void look(const optimizer::Unit& unit, const optimizer::SavedPart& piece, int64_t kind, const std::string& what,
-            BufferId buffer, core::DType type, int64_t skip) {
-    const uint64_t size = core::dtype_size(type);
+            BufferId buffer, core::Form form, core::DType type, int64_t skip) {
     for (const optimizer::UnitParam& place : unit.params) {
       within(piece, place.offset, place.param->elements(), [&](int64_t begin, int64_t end) {
-        const auto at = static_cast<uint64_t>(skip + begin - piece.begin);
-        if (is_alias(buffer, at * size, static_cast<uint64_t>(end - begin) * size)) return;
-        const auto bad = scan(
-            end - begin, kind == 0 ? layout_.compute : type, kind == 2, values_,
-            [&](int64_t first, int64_t count, float* out) {
-              to_floats(type,
-                        read(buffer, (at + static_cast<uint64_t>(first)) * size, static_cast<uint64_t>(count) * size),
-                        count, out);
-            });
+        const int64_t at = skip + begin - piece.begin;
+        if (is_alias(buffer, core::form_bytes(form, at), core::form_bytes(form, whole_blocks(form, end - begin))))
+          return;
+        const auto bad = scan(end - begin, type, kind == 2, values_, [&](int64_t first, int64_t n, float* out) {
+          read_numbers(buffer, form, at + first, n, out);
+        });
         if (bad) found(unit, kind, place, begin + bad->at - place.offset, "the " + what, bad->value);
       });
     }
+  }
+
+  static int64_t whole_blocks(core::Form form, int64_t n) {
+    const int64_t block = core::form_alignment(form);
+    return (n + block - 1) / block * block;
+  }
+  // From a number on that begins a block.
+  void read_numbers(BufferId buffer, core::Form form, int64_t first, int64_t n, float* out) {
+    const uint64_t bytes = core::form_bytes(form, whole_blocks(form, n));
+    core::read_form(form, read(buffer, core::form_bytes(form, first), bytes), 0, n, out);
   }
 
   void look_at_states(size_t u, const optimizer::Unit& unit, const optimizer::SavedPart& own) {
@@ -170,17 +164,11 @@ class Look {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const int64_t count = kind.sharded ? tensor.param->param->elements() : tensor.elements();
         within(piece, tensor.offset, count, [&](int64_t begin, int64_t end) {
-          const int64_t block = core::form_alignment(kind.form), at = skip + begin - piece.begin;
-          const int64_t all = (end - begin + block - 1) / block * block;
+          const int64_t at = skip + begin - piece.begin, all = whole_blocks(kind.form, end - begin);
           if (is_alias(buffer, core::form_bytes(kind.form, at), core::form_bytes(kind.form, all))) return;
           const auto bad =
-              scan(end - begin, core::DType::f32, false, values_, [&](int64_t first, int64_t n, float* out) {
-                const int64_t whole = (n + block - 1) / block * block;
-                core::read_form(
-                    kind.form,
-                    read(buffer, core::form_bytes(kind.form, at + first), core::form_bytes(kind.form, whole)), 0, n,
-                    out);
-              });
+              scan(end - begin, core::DType::f32, false, values_,
+                   [&](int64_t first, int64_t n, float* out) { read_numbers(buffer, kind.form, at + first, n, out); });
           if (bad) found(unit, 1, *tensor.param, begin + bad->at - tensor.offset, what, bad->value, kind.sharded);
         });
       }

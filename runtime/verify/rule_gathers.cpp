@@ -18,6 +18,7 @@ bool brings_together(OpKind kind) {
 const Access* GatherRule::source_of(const Access& access) const {
   size_t written = 0, nth = 0, sources = 0;
   for (const Access& other : walk_.op().accesses) {
+    if (other.role == Role::packed) continue;  // which the op alone reads
     if (&other == &access) nth = written;
     other.use == Use::write ? ++written : ++sources;
   }
@@ -41,7 +42,7 @@ void GatherRule::read() {
       brought_[walk_.slot(access)].reader = walk_.now;
       content.unread = false;
     }
-    if (!brings || access.use == Use::read) continue;
+    if (!brings || access.use == Use::read || access.role == Role::packed) continue;
     if (content.unread) {
       walk_.fail(access, fmt::format("{} has brought the same together there, {}, and nobody has read it since",
                                      walk_.name(content.changed), walk_.among(walk_.set.group(op).axes)));
@@ -132,7 +133,7 @@ void GatherRule::use_part(const Access& access) {
 void GatherRule::write() {
   const bool brings = brings_together(walk_.op().kind);
   for (const Access& access : walk_.op().accesses) {
-    if (access.use != Use::read) walk_.at(access).unread = brings;
+    if (access.use != Use::read) walk_.at(access).unread = brings && access.role != Role::packed;
   }
 }
 

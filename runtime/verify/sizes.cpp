@@ -165,7 +165,14 @@ class SizeChecker {
       case Role::cache:
         return block_bytes(op).cache;
       case Role::weight:
+        if (!block && layout_.units.units[u].packed) {
+          return core::form_bytes(*layout_.units.units[u].packed, layout_.units.units[u].shard);
+        }
         return unit_bytes(u, block ? optimizer::Extent::full : optimizer::Extent::shard, type_of(op));
+      case Role::packed:  // its units are all packed, and have one each or none
+        return layout_.units.units[u].packed
+                   ? core::form_bytes(*layout_.units.units[u].packed, layout_.units.units[u].elements)
+                   : 0;
       case Role::local_grad:
         return unit_bytes(u, optimizer::Extent::full, layout_.local_grad);
       case Role::grad:

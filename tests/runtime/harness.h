@@ -32,6 +32,7 @@ struct Setting {
   runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
   core::DType compute = core::DType::f32;
   bool fp8 = false, master = true;
+  std::optional<core::Form> frozen;  // of matrices that are not trained
   uint32_t accumulation = 1, reduce_every = 1;
   bool narrow_sums = false;  // microbatches are summed in the type of the weights
   int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
@@ -88,7 +89,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.device = test::test_device();
   layout.mesh = {s.ranks * s.tensor * s.schedule.stages, s.tensor, s.schedule.stages, s.groups.inner, s.expert};
   layout.groups = {s.groups.hierarchical, s.groups.secondary, s.groups.replicated};
-  const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, s.optimizer->alignment()};
+  const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, s.optimizer->alignment(), s.frozen};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());
   layout.compute = s.compute;
   layout.fp8 = s.fp8;

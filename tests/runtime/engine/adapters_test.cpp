@@ -34,6 +34,7 @@ Setting adapter_setting(unsigned turn) {
   s.steps = 3, s.eval = true;
   s.compute = std::array{DType::f32, DType::bf16, DType::f16}[turn % 3];
   if (s.compute == DType::f16) s.loss_scale.initial = 128;
+  s.frozen = std::array<std::optional<core::Form>, 3>{{{}, core::Form::nf4, core::Form::linear8}}[turn / 2 % 3];
   return s;
 }
 
@@ -131,6 +132,52 @@ TEST_CASE("adapters change no bit in pipelines of every schedule, with ranks tha
   }
 }
 
+TEST_CASE("weights in few bits are what a run learns beside that has the same numbers whole") {
+  for (const core::Form form : {core::Form::nf4, core::Form::linear8}) {
+    for (const int stage : {0, 3}) {
+      Setting s;
+      s.ranks = 2, s.stage = stage, s.frozen = form;
+      const models::Model model = adapted(ModelType::llama, s);
+      TemporaryFolder store;
+      SavingRun packed(model, s, store.path, false);
+      packed.steps(1);
+      packed.save();
+      const auto folder = packed.saved().folder;
+      packed.steps(3);
+      const runtime::checkpoint::Reader reader(folder, true);
+      Setting whole = s;
+      whole.frozen = {};
+      SavingRun other(model, whole, store.path / "whole", false, &reader);
+      SavingRun again(model, s, store.path / "again", false, &reader);
+      other.steps(3), again.steps(3);
+      CAPTURE(core::form_name(form), stage);
+      CHECK(other.hash() == packed.hash());
+      CHECK(again.hash() == packed.hash());
+      CHECK(packed.as_planned());
+    }
+  }
+}
+
+TEST_CASE("matrices in four bits take 36 bytes for 64 numbers, and what is trained or small stays as it is") {
+  Setting s;
+  s.compute = DType::bf16, s.frozen = core::Form::nf4;
+  const models::Model model = adapted(ModelType::llama, s);
+  const runtime::Layout layout = make_layout(model, s);
+  const runtime::Compiled compiled = runtime::compile(layout, {"init", "step"});
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    const auto elements = static_cast<uint64_t>(unit.elements);
+    const uint64_t bytes = compiled.set.buffers[compiled.state.weight[u]].bytes;
+    INFO(unit.name);
+    CHECK(bytes == (unit.packed ? elements / 64 * 36 : 2 * elements));
+    for (const optimizer::UnitParam& place : unit.params) {
+      const std::string& name = place.param->name;
+      const bool matrix = name.find("_proj.weight") != std::string::npos;
+      CHECK(unit.packed.has_value() == (matrix && name.find(".lora_") == std::string::npos));
+    }
+  }
+}
+
 TEST_CASE("tensor-parallel ranks learn the adapters that one rank learns") {
   for (const ModelType type : {ModelType::gpt2, ModelType::qwen3, ModelType::bert}) {
     Setting s;
@@ -204,6 +251,8 @@ TEST_CASE("groups say what trains: frozen weights, and some beside adapters") {
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora", "targets": ["q_proj", "w_proj"]})"),
                     Contains("adapters.targets names 'w_proj'") && Contains("self_attn.q_proj"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora", "targets": []})"), Contains("adapters.targets"));
+  CHECK_THROWS_WITH(frozen(R"("memory": {"frozen": "nf4"})"), Contains("memory.frozen") && Contains("all are trained"));
+  CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora"}, "memory": {"frozen": "fp4"})"), Contains("memory.frozen"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"rank": 8})"), Contains("adapters.rank") && Contains("adapters.type"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "dora"})"), Contains("adapters.type") && Contains("lora"));
 }
