@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -86,12 +87,16 @@ struct Tokens {
   std::vector<uint8_t> counted;  // 1 or 0 for each
 };
 
-// By the tokenizer of the folder; nothing where it has none.
-std::optional<Tokens> tokens_of(const std::string& folder, const chat::Conversation& conversation) {
-  if (!std::filesystem::is_regular_file(std::filesystem::path(folder) / "tokenizer.json")) return std::nullopt;
+// Null where the folder has none.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const std::string& folder) {
+  if (!std::filesystem::is_regular_file(std::filesystem::path(folder) / "tokenizer.json")) return nullptr;
+  return data::make_tokenizer(folder, "0");  // which token ends documents does not matter: every tokenizer has this id
+}
+
+std::optional<Tokens> tokens_of(const data::Tokenizer* tokenizer, const chat::Conversation& conversation) {
+  if (tokenizer == nullptr) return std::nullopt;
   Tokens tokens;
-  // Which token ends documents does not matter here: "0" is an id that every tokenizer has.
-  data::make_tokenizer(folder, "0")->encode_counted(conversation.text, conversation.counts, tokens.ids, tokens.counted);
+  tokenizer->encode_counted(conversation.text, conversation.counts, tokens.ids, tokens.counted);
   return tokens;
 }
 
@@ -113,6 +118,13 @@ Tokens read_document(const data::TokenDocuments& documents, int64_t number) {
   return tokens;
 }
 
+// The text of tokens inside a document: some decoders leave out a space in front of the first one.
+std::string inner_text(const data::Tokenizer& tokenizer, std::vector<int32_t> run) {
+  const size_t first = tokenizer.decode(std::array{run[0]}).size();
+  run.insert(run.begin(), run[0]);
+  return tokenizer.decode(run).substr(first);
+}
+
 // The text of a document. Control tokens, which decode to nothing, stand as their file spells them.
 chat::Conversation text_of(const Tokens& tokens, const data::Tokenizer& tokenizer) {
   const auto names = data::read_token_texts(tokenizer.name(), std::string(tokenizer.model()));
@@ -124,12 +136,14 @@ chat::Conversation text_of(const Tokens& tokens, const data::Tokenizer& tokenize
   };
   for (size_t i = 0; i < tokens.ids.size(); ++i) {
     const int32_t id = tokens.ids[i];
-    const bool control = tokenizer.decode(std::array{id}).empty();
+    const bool control = tokenizer.decode(std::array{id, id}).empty();
     if (!control) run.push_back(id);
     const bool ends = control || i + 1 == tokens.ids.size() || tokens.counted[i + 1] != tokens.counted[i];
     if (!ends) continue;
     // A control token ends the run before it, which may count otherwise.
-    if (!run.empty()) add(tokenizer.decode(run), control && i > 0 ? tokens.counted[i - 1] : tokens.counted[i]);
+    if (!run.empty())
+      add(text.text.empty() ? tokenizer.decode(run) : inner_text(tokenizer, run),
+          control && i > 0 ? tokens.counted[i - 1] : tokens.counted[i]);
     run.clear();
     if (!control || !names) continue;
     const auto name = names->texts.find(id);
@@ -181,13 +195,15 @@ int show_command(const Args& args) {
   if (number < 1) throw core::UsageError(fmt::format("--line is {}; legal are 1 and more", number));
   const std::string path = values["FILE"].as<std::string>();
   const auto chat_template = chat::ChatTemplate::of_folder(values["chat"].as<std::string>());
+  const auto tokenizer = tokenizer_of(values["chat"].as<std::string>());
+  const std::string text = line_of(path, number);
   chat::Conversation conversation;
   std::optional<Tokens> tokens;
   try {
-    const chat::ChatLine line = chat::read_chat_line(line_of(path, number));
+    const chat::ChatLine line = chat::read_chat_line(text);
     conversation = chat_template.render(line.messages, line.tools);
-    tokens = tokens_of(values["chat"].as<std::string>(), conversation);
-  } catch (const core::ConfigError& error) {
+    tokens = tokens_of(tokenizer.get(), conversation);
+  } catch (const core::Error& error) {
     throw core::DataError(fmt::format("{}: line {}: {}", path, number, error.what()));
   }
   const auto counted = std::count(conversation.counts.begin(), conversation.counts.end(), 1);

@@ -152,8 +152,8 @@ TEST_CASE("every epoch has each document once, in an order of its own that no nu
 TEST_CASE("what counts in a sample is as many as its targets", "[data]") {
   std::mt19937 random(test::test_seed());
   const TemporaryFolder folder;
-  std::vector<int32_t> lengths;
-  for (int i = 0; i < 60; ++i) lengths.push_back(static_cast<int32_t>(random() % 40));
+  std::vector<int32_t> lengths(60);
+  for (int32_t& length : lengths) length = static_cast<int32_t>(random() % 40);
   const DocumentList documents = test::distinct_documents(lengths);
   write_counted(folder / "x", 60000, documents, random_counts(documents, random));
   test::write_dataset(folder / "plain", 60000, documents);
