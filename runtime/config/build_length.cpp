@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "runtime/config/build.h"
-#include "runtime/data/gpt_dataset.h"
+#include "runtime/data/document_dataset.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -23,14 +23,15 @@ int64_t epoch_samples(const Values& values, const ModelConfig& config, const Dat
   int64_t samples = 0;
   for (const DataSource& source : data.train) {
     try {
-      samples += data::GptDataset({.prefix = source.prefix,
-                                   .sequence = text_tokens(model),
-                                   .vocabulary = model.vocab,
-                                   .samples = {},
-                                   .order = data::Order::sequential,
-                                   .split = source.split,
-                                   .part = source.part})
-                     .size();
+      samples += data::open_samples({.prefix = source.prefix,
+                                     .sequence = text_tokens(model),
+                                     .vocabulary = model.vocab,
+                                     .samples = {},
+                                     .order = data::Order::sequential,
+                                     .split = source.split,
+                                     .part = source.part,
+                                     .alone = source.alone})
+                     ->size();
     } catch (const core::DataError& error) {
       refuse(values.at(epochs_key), std::string("needs the data itself: ") + error.what() +
                                         ". Where it is not at hand, give run.steps, run.tokens or run.samples.");

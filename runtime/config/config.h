@@ -36,6 +36,7 @@ struct DataSource {
   std::string prefix, language;  // what data::open_documents() takes; language may be ""
   std::string split = {};        // data.split: `part` of these parts of its documents; "" for all
   size_t part = 0;               // 0: training, 1: validation
+  bool alone = false;            // data.documents: each document is a sample
 };
 struct DataConfig {
   std::vector<DataSource> train;       // empty: not given

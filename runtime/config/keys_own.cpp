@@ -81,6 +81,9 @@ constexpr Key data_keys[] = {
         "Cuts each dataset of data.train by its documents into parts for training, validation and test (read by no "
         "run), instead of data.validation: weights such as \"969,30,1\", or the fraction of the documents that is held "
         "out (docs/data.md). null: all of it is for training."),
+    key("documents", t_text, R"("joined")", one_of("joined alone"), Effect::results,
+        "joined: documents are laid end to end and cut into samples. alone: each document is a sample, which begins "
+        "with it; longer ones are cut, and behind shorter ones nothing counts (docs/data.md)."),
 };
 
 constexpr Key parallel_keys[] = {

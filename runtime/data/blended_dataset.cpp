@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "runtime/data/document_dataset.h"
 #include "runtime/data/numpy_random.h"
 
 namespace zrt::runtime::data {
@@ -106,12 +107,21 @@ std::vector<DatasetFacts> BlendedDataset::datasets() const {
   return all;
 }
 
+std::vector<std::string> BlendedDataset::left_out() const {
+  std::vector<std::string> all;
+  for (const Part& part : parts_) {
+    const std::vector<std::string> texts = part.source->left_out();
+    all.insert(all.end(), texts.begin(), texts.end());
+  }
+  return all;
+}
+
 std::unique_ptr<SampleSource> open_training_data(const std::vector<WeightedPrefix>& prefixes, int64_t samples,
                                                  GptDatasetOptions common) {
   common.samples = samples;
   if (prefixes.size() == 1) {
     common.prefix = prefixes.front().prefix;
-    return std::make_unique<GptDataset>(common);
+    return open_samples(common);
   }
   std::vector<double> weights;
   for (const WeightedPrefix& prefix : prefixes) weights.push_back(prefix.weight);
@@ -120,7 +130,7 @@ std::unique_ptr<SampleSource> open_training_data(const std::vector<WeightedPrefi
   for (size_t d = 0; d < prefixes.size(); ++d) {
     common.prefix = prefixes[d].prefix;
     common.samples = requests[d];
-    parts.push_back({prefixes[d].weight, std::make_shared<GptDataset>(common)});
+    parts.push_back({prefixes[d].weight, open_samples(common)});
   }
   return std::make_unique<BlendedDataset>(std::move(parts), samples);
 }

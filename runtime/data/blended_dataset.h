@@ -36,6 +36,7 @@ class BlendedDataset : public SampleSource {
   int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;
   std::vector<DatasetFacts> datasets() const override;
+  std::vector<std::string> left_out() const override;
   // Which dataset, and which of its samples.
   std::pair<int64_t, int64_t> part(int64_t sample) const;
 

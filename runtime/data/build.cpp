@@ -7,11 +7,12 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "runtime/data/build_options.h"
 #include "runtime/data/build_outputs.h"
+#include "runtime/data/chat/chat_template.h"
 #include "runtime/data/duplicates.h"
 #include "runtime/data/encoder.h"
 #include "runtime/data/indexed_dataset_writer.h"
-#include "runtime/data/json_lines.h"
 #include "runtime/data/made_folders.h"
 #include "runtime/data/output_file.h"
 #include "runtime/data/sentencepiece_tokenizer.h"
@@ -27,9 +28,11 @@ namespace {
 class Source {
  public:
   // `tokens` counts those that were written so far; empty while scanning.
-  Source(const InputFiles& inputs, const BuildOptions& options, std::function<int64_t()> tokens = {})
+  Source(const InputFiles& inputs, const BuildOptions& options, const chat::ChatTemplate* chat_template,
+         std::function<int64_t()> tokens = {})
       : tokens_(std::move(tokens)),
-        stream_(inputs.files, options.documents, {options.field.value_or("text"), options.skip_bad}, on_read(options)) {
+        stream_(inputs.files, options.documents, {options.field.value_or("text"), options.skip_bad, chat_template},
+                on_read(options)) {
     if (options.dedup) finder_.emplace();
   }
   Source(const Source&) = delete;
@@ -58,8 +61,9 @@ class Source {
   std::optional<DuplicateFinder> finder_;
 };
 
-std::vector<int64_t> measure(const InputFiles& inputs, const BuildOptions& options) {
-  Source source(inputs, options);
+std::vector<int64_t> measure(const InputFiles& inputs, const BuildOptions& options,
+                             const chat::ChatTemplate* chat_template = nullptr) {
+  Source source(inputs, options, chat_template);
   std::vector<int64_t> sizes;
   for (std::string document; source.next(document);) sizes.push_back(static_cast<int64_t>(document.size()));
   return sizes;
@@ -89,20 +93,6 @@ void distribute(Source& source, const std::vector<int64_t>& sizes, const Validat
   }
 }
 
-// Throws ConfigError for an option that none of the inputs has a use for.
-void require_use(const InputFiles& inputs, const BuildOptions& options) {
-  const auto json = std::count_if(inputs.files.begin(), inputs.files.end(),
-                                  [](const InputFile& file) { return !json_ending(file.path).empty(); });
-  constexpr const char* none =
-      "no input is one of JSON lines: their names end in .jsonl, .ndjson or .json, or .gz or .zst of "
-      "these. Leave it out, or rename the file.";
-  if (json == 0 && options.field) throw core::ConfigError(fmt::format("field is '{}', but {}", *options.field, none));
-  if (json == 0 && options.skip_bad) throw core::ConfigError(fmt::format("bad lines are to be skipped, but {}", none));
-  if (static_cast<size_t>(json) == inputs.files.size() && options.documents == Documents::paragraph)
-    throw core::ConfigError(
-        "documents is 'paragraph', but all inputs are JSON lines, in which each line is a document. Leave it out.");
-}
-
 }  // namespace
 
 BuildResult build_dataset(const BuildOptions& options) {
@@ -112,9 +102,16 @@ BuildResult build_dataset(const BuildOptions& options) {
         fmt::format("validation is {}; it must be a fraction of the text, 0 or more and below 1.", fraction));
   require_out(options.out);
   if (fraction == 0) require_prefix(options.out);
-  const bool train_it = options.tokenizer == "train";
+  const bool conversations = !options.chat.empty(), train_it = options.tokenizer == "train";
+  std::optional<chat::ChatTemplate> chat_template;
+  if (conversations) {
+    require_conversations(options);
+    chat_template = chat::ChatTemplate::of_folder(options.chat);
+  }
+  const chat::ChatTemplate* by = chat_template ? &*chat_template : nullptr;
   std::shared_ptr<Tokenizer> tokenizer;
   if (!train_it) tokenizer = make_tokenizer(options.tokenizer, options.eod);
+  if (conversations) require_counts(*tokenizer);
   if (train_it && !options.eod.empty())
     throw core::ConfigError(
         fmt::format("eod is '{}', but a tokenizer that is trained has an end of documents of its own.", options.eod));
@@ -142,29 +139,37 @@ BuildResult build_dataset(const BuildOptions& options) {
   BuildResult result;
   result.skipped = inputs.skipped;
   std::vector<int64_t> sizes;
-  if (fraction > 0 || train_it) sizes = measure(inputs, options);
+  if (fraction > 0 || train_it) sizes = measure(inputs, options, by);
   ValidationSplit split;
   if (fraction > 0) split = split_documents(sizes, fraction);
   result.split_by_document = split.by_document;
+  if (conversations && fraction > 0 && !split.by_document)
+    throw core::DataError(fmt::format(
+        "{}: {} conversations are too few, or too different in size, to hold out {} of them whole. Name more, "
+        "or build the held-out ones by themselves.",
+        fmt::join(options.inputs, ", "), sizes.size(), fraction));
 
   if (train_it) {  // held-out text must not show in the pieces
     SentencePieceTraining training(options.vocabulary, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
-    Source source(inputs, options);
+    Source source(inputs, options, nullptr);
     distribute(
         source, sizes, split, fraction, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
     tokenizer = std::make_shared<SentencePieceTokenizer>(training.train(), model_path);
   }
 
   const TextCoder coder(tokenizer, options.with_template);
-  PartWriter train(train_prefix, coder);
+  PartWriter train(train_prefix, coder, conversations);
   std::optional<PartWriter> validation;
-  if (fraction > 0) validation.emplace(validation_prefix, coder);
+  if (fraction > 0) validation.emplace(validation_prefix, coder, conversations);
   Encoder encoder(*tokenizer, options.threads,
                   [&](const Encoded& batch) { (batch.part == 0 ? train : *validation).add(batch); });
-  Source source(inputs, options, [&] { return train.tokens() + (validation ? validation->tokens() : 0); });
-  distribute(
-      source, sizes, split, fraction, [&](std::string_view text) { encoder.add(text, 0, source.stream().place()); },
-      [&](std::string_view text) { encoder.add(text, 1, source.stream().place()); });
+  Source source(inputs, options, by, [&] { return train.tokens() + (validation ? validation->tokens() : 0); });
+  const auto encode_to = [&](int part) {
+    return [&, part](std::string_view text) {
+      encoder.add(text, part, source.stream().place(), source.stream().counts());
+    };
+  };
+  distribute(source, sizes, split, fraction, encode_to(0), encode_to(1));
   encoder.finish();
   const auto& skipped = source.stream().skipped();
   result.skipped.insert(result.skipped.end(), skipped.begin(), skipped.end());
@@ -210,7 +215,7 @@ TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   TrainedTokenizer result;
   result.bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   SentencePieceTraining training(options.vocabulary, result.bytes);
-  Source source(inputs, build);
+  Source source(inputs, build, nullptr);
   distribute(
       source, sizes, {}, 0, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
   const SentencePieceTokenizer tokenizer(training.train(), options.out);

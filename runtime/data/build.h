@@ -24,6 +24,8 @@ struct BuildProgress {
 struct BuildOptions {
   std::vector<std::string> inputs;  // files of text and of JSON lines, folders (find_input_files)
   std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
+  // Lines are conversations, and the chat template of this folder makes documents of them (chat_template.h); "": text.
+  std::string chat;
   std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
   std::string eod;                  // of a tokenizer.json: the token that ends documents (make_tokenizer)
   bool with_template = false;       // documents stand in the tokenizer's template (text_coder.h)
@@ -50,7 +52,8 @@ struct BuildResult {
   bool split_by_document = false;  // else, with validation, the end of every document was cut off (validation_split.h)
 };
 
-// Every document ends with the tokenizer's end-of-document id, behind its template where that is asked for. A
+// Every document ends with the tokenizer's end-of-document id, behind its template where that is asked for;
+// conversations are as their chat template writes them, with counts (token_mask.h). A
 // tokenizer's model is copied to PREFIX.model, or with validation to OUT/tokenizer.model (a tokenizer.json to
 // PREFIX.tokenizer.json or OUT/tokenizer.json), so that the dataset can be decoded wherever it goes. With `force` old
 // datasets of the same name are replaced, and only when everything new is on disk. A build that fails leaves nothing.

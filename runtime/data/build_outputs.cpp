@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -23,6 +24,15 @@ void require_prefix(const std::string& out) {
                   (std::filesystem::path(out) / "corpus").string()));
 }
 
+namespace {
+
+std::vector<std::string> dataset_files(const std::string& prefix) {
+  const std::string counts = counts_prefix(prefix);
+  return {idx_path(prefix), bin_path(prefix), meta_path(prefix), idx_path(counts), bin_path(counts)};
+}
+
+}  // namespace
+
 void require_absent(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, failed))) return;
@@ -31,7 +41,7 @@ void require_absent(const std::string& path) {
 }
 
 void require_absent_dataset(const std::string& prefix) {
-  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)}) require_absent(path);
+  for (const std::string& path : dataset_files(prefix)) require_absent(path);
 }
 
 void require_no_input(const InputFiles& inputs, const std::string& path) {
@@ -44,8 +54,7 @@ void require_no_input(const InputFiles& inputs, const std::string& path) {
 }
 
 void require_no_input_dataset(const InputFiles& inputs, const std::string& prefix) {
-  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)})
-    require_no_input(inputs, path);
+  for (const std::string& path : dataset_files(prefix)) require_no_input(inputs, path);
 }
 
 bool holds(const std::string& path, std::string_view model) {

@@ -71,6 +71,7 @@ std::string to_json(const DatasetMeta& meta) {
   if (!meta.language.empty()) object["language"] = meta.language;
   object["documents"] = meta.documents;
   object["tokens"] = meta.tokens;
+  if (meta.counted_tokens) object["counted_tokens"] = *meta.counted_tokens;
   object["bytes"] = meta.bytes;
   object["unigram_entropy"] = meta.unigram_entropy;
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -101,6 +102,7 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   meta.vocabulary = count_of(object, "vocabulary", path);
   meta.documents = count_of(object, "documents", path);
   meta.tokens = count_of(object, "tokens", path);
+  if (object.contains("counted_tokens")) meta.counted_tokens = count_of(object, "counted_tokens", path);
   meta.bytes = count_of(object, "bytes", path);
   const Json& entropy = value_of(object, "unigram_entropy", path);
   if (!entropy.is_number() || !(entropy.get<double>() >= 0 && entropy.get<double>() <= 8))

@@ -11,14 +11,15 @@ struct DatasetMeta {
   std::string tokenizer;   // Tokenizer::name()
   int64_t vocabulary = 0;  // Tokenizer::vocab_size()
   int64_t documents = 0;
-  int64_t tokens = 0;               // end-of-document ids included
-  int64_t bytes = 0;                // of text
-  double unigram_entropy = 0;       // of the text's bytes, bits per byte
-  std::string tokenizer_file = {};  // its model, a file beside this one; "" when it has none
-  std::string tokenizer_xxh3 = {};  // Tokenizer::xxh3()
-  std::string tokenizer_eod = {};   // Tokenizer::eod_text()
-  bool templated = false;           // documents stand in the tokenizer's template
-  std::string language = {};        // "" when not given
+  int64_t tokens = 0;                          // end-of-document ids included
+  int64_t bytes = 0;                           // of text
+  double unigram_entropy = 0;                  // of the text's bytes, bits per byte
+  std::string tokenizer_file = {};             // its model, a file beside this one; "" when it has none
+  std::string tokenizer_xxh3 = {};             // Tokenizer::xxh3()
+  std::string tokenizer_eod = {};              // Tokenizer::eod_text()
+  bool templated = false;                      // documents stand in the tokenizer's template
+  std::string language = {};                   // "" when not given
+  std::optional<int64_t> counted_tokens = {};  // of a dataset of conversations: those that enter the loss
 };
 
 std::string to_json(const DatasetMeta& meta);

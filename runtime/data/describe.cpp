@@ -11,6 +11,7 @@
 #include "runtime/data/foreign.h"
 #include "runtime/data/text_measure.h"
 #include "runtime/data/token_documents.h"
+#include "runtime/data/token_mask.h"
 
 namespace zrt::runtime::data {
 
@@ -54,7 +55,8 @@ BuiltPart describe_dataset(const DescribeOptions& options) {
     }
     measure.end_document();
   }
-  const DatasetMeta meta = measure.meta(options.language, copy, documents->sequences(), documents->tokens());
+  DatasetMeta meta = measure.meta(options.language, copy, documents->sequences(), documents->tokens());
+  if (const auto mask = open_mask(options.prefix, *documents)) meta.counted_tokens = mask->counted();
   check_meta(meta, options.prefix, documents->sequences(), documents->tokens());
   if (copies) {
     OutputFile model(copy);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "runtime/data/chat/chat_line.h"
 #include "runtime/data/json_lines.h"
 
 namespace zrt::runtime::data {
@@ -50,6 +51,7 @@ DocumentStream::DocumentStream(const std::vector<InputFile>& files, Documents do
       documents_(documents),
       field_(lines.field),
       skip_bad_(lines.skip_bad),
+      chat_(lines.chat),
       on_read_(std::move(on_read)) {}
 
 bool DocumentStream::next(std::string& document) {
@@ -162,7 +164,7 @@ bool DocumentStream::next_object(std::string& document) {
   for (std::string_view line; next_line(line);) {
     ++line_;
     if (is_blank(line.data(), line.size())) continue;
-    const std::string problem = field_.read(line, document);
+    const std::string problem = read_line(line, document);
     if (problem.empty()) {
       if (document.size() > largest_document) append(document, document.data(), 0);  // throws
       return true;
@@ -173,6 +175,19 @@ bool DocumentStream::next_object(std::string& document) {
   }
   document.clear();
   return false;
+}
+
+// Returns what is wrong with the line, or "".
+std::string DocumentStream::read_line(std::string_view line, std::string& document) {
+  if (chat_ == nullptr) return field_.read(line, document);
+  try {
+    chat::Conversation conversation = chat::read_conversation(*chat_, line);
+    document = std::move(conversation.text);
+    counts_ = std::move(conversation.counts);
+    return "";
+  } catch (const core::ConfigError& error) {
+    return error.what();
+  }
 }
 
 // The line comes without its newline and is valid until the next call.

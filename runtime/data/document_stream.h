@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/data/chat/chat_template.h"
 #include "runtime/data/encoder.h"
 #include "runtime/data/input_files.h"
 #include "runtime/data/json_field.h"
@@ -39,6 +40,8 @@ struct BadLines {
 struct LineOptions {
   std::string field = "text";  // whose text is the document
   bool skip_bad = false;       // leave bad lines out, and count them
+  const chat::ChatTemplate* chat =
+      nullptr;  // lines are conversations (chat_line.h), and what it makes of them documents
 };
 
 class DocumentStream {
@@ -52,8 +55,9 @@ class DocumentStream {
   // although it was named, or holds one above 2^31 - 2 bytes.
   bool next(std::string& document);
 
-  const std::string& path() const { return files_[file_].path; }         // of the last document
-  DocumentPlace place() const;                                           // likewise; as long as the files' names live
+  const std::string& path() const { return files_[file_].path; }  // of the last document
+  DocumentPlace place() const;                                    // likewise; as long as the files' names live
+  const std::string& counts() const { return counts_; }  // of its bytes, where it is a conversation (chat_template.h)
   const std::vector<SkippedInput>& skipped() const { return skipped_; }  // files of folders without text
   const std::vector<DamagedText>& damaged() const { return damaged_; }
   const std::vector<BadLines>& bad_lines() const { return bad_; }  // that were skipped
@@ -63,6 +67,7 @@ class DocumentStream {
   bool next_paragraph(std::string& document);
   bool next_object(std::string& document);
   bool next_line(std::string_view& line);
+  std::string read_line(std::string_view line, std::string& document);
   void take_bad_line(const std::string& reason);
   void end_file();
   bool fill();
@@ -73,6 +78,8 @@ class DocumentStream {
   Documents documents_;
   JsonField field_;
   bool skip_bad_;
+  const chat::ChatTemplate* chat_;
+  std::string counts_;
   OnRead on_read_;
   std::optional<TextReader> reader_;
   std::optional<TextCheck> check_;

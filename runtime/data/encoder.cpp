@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -45,20 +46,23 @@ void Encoder::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Encoder::add(std::string_view document, int part, const DocumentPlace& place) {
+void Encoder::add(std::string_view document, int part, const DocumentPlace& place, std::string_view text_counts) {
   if (document.empty()) return;
   // Ids take four times the text; where the tokenizer allows it only a piece of them exists at a time.
   while (tokenizer_.bytewise() && document.size() > batch_bytes) {
-    append(document.substr(0, batch_bytes), part, place, true);
+    append(document.substr(0, batch_bytes), part, place, text_counts.substr(0, batch_bytes), true);
     document.remove_prefix(batch_bytes);
+    text_counts.remove_prefix(std::min(batch_bytes, text_counts.size()));
   }
-  append(document, part, place, false);
+  append(document, part, place, text_counts, false);
 }
 
-void Encoder::append(std::string_view text, int part, const DocumentPlace& place, bool open) {
+void Encoder::append(std::string_view text, int part, const DocumentPlace& place, std::string_view text_counts,
+                     bool open) {
   if (part != filling_.part || (!filling_.text.empty() && filling_.text.size() + text.size() > batch_bytes)) submit();
   filling_.part = part;
   filling_.text += text;
+  filling_.text_counts += text_counts;
   filling_.text_ends.push_back(filling_.text.size());
   filling_.places.push_back(place);
   filling_.open = open;
@@ -131,7 +135,12 @@ void Encoder::encode(Encoded& batch) const {
   batch.ids.reserve(batch.text.size() / (tokenizer_.bytewise() ? 1 : 4));
   for (const size_t end : batch.text_ends) {
     try {
-      tokenizer_.encode(std::string_view(batch.text).substr(at, end - at), batch.ids);
+      const std::string_view text = std::string_view(batch.text).substr(at, end - at);
+      if (batch.text_counts.empty())
+        tokenizer_.encode(text, batch.ids);
+      else
+        tokenizer_.encode_counted(text, std::string_view(batch.text_counts).substr(at, end - at), batch.ids,
+                                  batch.counted);
     } catch (const core::DataError& error) {
       const DocumentPlace& place = batch.places[batch.id_ends.size()];
       if (place.path == nullptr) throw;

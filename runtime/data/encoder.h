@@ -39,7 +39,10 @@ struct Encoded {
 
   std::vector<int32_t> ids;
   std::vector<size_t> id_ends;  // in `ids`
-  ByteCounts counts{};          // of the bytes of `text`
+  // Of conversations: which bytes of the text count, and which ids, 1 or 0 each; else empty.
+  std::string text_counts;
+  std::vector<uint8_t> counted;
+  ByteCounts counts{};  // of the bytes of `text`
 };
 
 class Encoder {
@@ -53,7 +56,8 @@ class Encoder {
 
   // An empty document is none. Both throw what the tokenizer threw, for the first document that it refused, with its
   // place in front, and what `on_encoded` throws.
-  void add(std::string_view document, int part, const DocumentPlace& place = {});
+  // text_counts: of a conversation (Tokenizer::encode_counted).
+  void add(std::string_view document, int part, const DocumentPlace& place = {}, std::string_view text_counts = {});
   void finish();
 
  private:
@@ -62,7 +66,7 @@ class Encoder {
     bool done = false;
     std::exception_ptr failed;
   };
-  void append(std::string_view text, int part, const DocumentPlace& place, bool open);
+  void append(std::string_view text, int part, const DocumentPlace& place, std::string_view text_counts, bool open);
   void submit();
   void hand_on(bool all);
   void stop();

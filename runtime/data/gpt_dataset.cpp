@@ -6,13 +6,27 @@
 #include <limits>
 
 #include "core/error.h"
+#include "models/masking.h"
 #include "runtime/data/dataset_meta.h"
+#include "runtime/data/token_mask.h"
 
 namespace zrt::runtime::data {
 
 namespace {
 
 SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& options) {
+  const std::pair<int64_t, int64_t> range = documents_of_part(data, options);
+  std::vector<int32_t> lengths;
+  for (int64_t i = range.first; i < range.second; ++i) lengths.push_back(data.length(i));
+  std::string source = data.source();
+  if (!options.split.empty()) source += fmt::format(" (part {} of data.split {})", options.part, options.split);
+  return build_sample_index(lengths, static_cast<int32_t>(range.first), options.sequence, options.samples, options.seed,
+                            options.order, source);
+}
+
+}  // namespace
+
+std::pair<int64_t, int64_t> documents_of_part(const TokenDocuments& data, const GptDatasetOptions& options) {
   std::pair<int64_t, int64_t> range(0, data.sequences());
   if (!options.split.empty()) range = split_sequences(options.split, data.sequences()).at(options.part);
   if (!options.split.empty() && range.second <= range.first)
@@ -24,15 +38,20 @@ SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& opti
   if (range.second > std::numeric_limits<int32_t>::max())
     throw core::DataError(fmt::format("{}: it has {} sequences; Megatron's sample order can number at most {}.",
                                       data.source(), range.second, std::numeric_limits<int32_t>::max()));
-  std::vector<int32_t> lengths;
-  for (int64_t i = range.first; i < range.second; ++i) lengths.push_back(data.length(i));
-  std::string source = data.source();
-  if (!options.split.empty()) source += fmt::format(" (part {} of data.split {})", options.part, options.split);
-  return build_sample_index(lengths, static_cast<int32_t>(range.first), options.sequence, options.samples, options.seed,
-                            options.order, source);
+  return range;
 }
 
-}  // namespace
+DatasetFacts facts_of(const std::string& prefix, const TokenDocuments& data) {
+  const auto meta = read_meta(prefix);
+  return {prefix,
+          data.sequences(),
+          data.tokens(),
+          data.xxh3(),
+          data.tokens_xxh3(),
+          meta ? tokenizer_text(*meta) : "",
+          meta && meta->templated,
+          data.mask() != nullptr ? data.mask()->xxh3() : ""};
+}
 
 GptDataset::GptDataset(const GptDatasetOptions& options)
     : prefix_(options.prefix),
@@ -56,28 +75,49 @@ SampleOrigin GptDataset::origin(int64_t sample) const {
 }
 
 std::vector<DatasetFacts> GptDataset::datasets() const {
-  const auto meta = read_meta(prefix_);
-  return {{prefix_, data_->sequences(), data_->tokens(), data_->xxh3(), data_->tokens_xxh3(),
-           meta ? tokenizer_text(*meta) : "", meta && meta->templated}};
+  return {facts_of(prefix_, *data_)};
+}
+
+template <class Run>
+void GptDataset::walk(SampleStart at, int64_t count, const Run& run) const {
+  while (count > 0) {
+    const int32_t document = index_.documents[static_cast<size_t>(at.position)];
+    const int64_t here = std::min<int64_t>(count, data_->length(document) - at.offset);
+    if (here > 0) run(document, at.offset, here);
+    count -= here;
+    at = {at.position + 1, 0};
+  }
+}
+
+int64_t GptDataset::counted(int64_t sample) const {
+  SampleStart at = start(sample);
+  const TokenMask* mask = data_->mask();
+  if (mask == nullptr) return sequence_;
+  const SampleOrigin first = origin(sample);  // its first token is no target
+  int64_t sum = mask->counts(first.document, first.offset) ? -1 : 0;
+  walk(at, sequence_ + 1,
+       [&](int32_t document, int64_t offset, int64_t count) { sum += mask->counted(document, offset, count); });
+  return sum;
 }
 
 void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
-  SampleStart at = start(sample);
   // The S + 1 tokens go to tokens[0..S) and the last target; the other targets are a shifted copy.
-  const auto copy = [&](int64_t count, int32_t* out) {
-    while (count > 0) {
-      const int32_t document = index_.documents[static_cast<size_t>(at.position)];
-      const int64_t here = std::min<int64_t>(count, data_->length(document) - at.offset);
-      data_->read(document, at.offset, here, vocabulary_, out);
-      out += here;
-      count -= here;
-      at.offset += here;
-      if (at.offset == data_->length(document)) at = {at.position + 1, 0};
-    }
+  int64_t done = 0;
+  const auto copy = [&](int32_t document, int64_t offset, int64_t count) {
+    const int64_t inputs = std::min(count, sequence_ - done);
+    if (inputs > 0) data_->read(document, offset, inputs, vocabulary_, tokens + done);
+    if (inputs < count) data_->read(document, offset + inputs, 1, vocabulary_, targets + sequence_ - 1);
+    done += count;
   };
-  copy(sequence_, tokens);
-  copy(1, targets + sequence_ - 1);
+  walk(start(sample), sequence_ + 1, copy);
   std::copy(tokens + 1, tokens + sequence_, targets);
+  const TokenMask* mask = data_->mask();
+  if (mask == nullptr) return;
+  int64_t target = -1;
+  walk(start(sample), sequence_ + 1, [&](int32_t document, int64_t offset, int64_t count) {
+    for (int64_t i = 0; i < count; ++i, ++target)
+      if (target >= 0 && !mask->counts(document, offset + i)) targets[target] = models::not_counted;
+  });
 }
 
 }  // namespace zrt::runtime::data

@@ -1,9 +1,11 @@
-// Samples of one dataset in Megatron-Core's order (sample_index.h).
+// Samples of one dataset in Megatron-Core's order (sample_index.h): documents are joined. Targets that do not count
+// (token_mask.h) are models::not_counted.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/data/sample_index.h"
 #include "runtime/data/sample_source.h"
@@ -20,7 +22,14 @@ struct GptDatasetOptions {
   Order order = Order::megatron;   // evaluation reads sequentially
   std::string split;               // "969,30,1": `part` of these; empty: all sequences
   size_t part = 0;                 // 0 training, 1 validation, 2 test
+  bool alone = false;              // each document is a sample (document_dataset.h), else they are joined
+  int32_t padding = 0;             // alone: the id behind a document's end
 };
+
+// Facts on an opened dataset, of its files and its description.
+DatasetFacts facts_of(const std::string& prefix, const TokenDocuments& data);
+// Documents [first, second) of options.split and part. Throws DataError where there is none.
+std::pair<int64_t, int64_t> documents_of_part(const TokenDocuments& data, const GptDatasetOptions& options);
 
 class GptDataset : public SampleSource {
  public:
@@ -30,7 +39,7 @@ class GptDataset : public SampleSource {
   int64_t size() const override { return index_.samples(); }
   int64_t sequence() const override { return sequence_; }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
-  int64_t counted(int64_t) const override { return sequence_; }
+  int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;
   std::vector<DatasetFacts> datasets() const override;
 
@@ -39,6 +48,9 @@ class GptDataset : public SampleSource {
 
  private:
   const SampleStart& start(int64_t sample) const;
+  // Calls run(document, offset, count) for the runs of `count` tokens from `at` on.
+  template <class Run>
+  void walk(SampleStart at, int64_t count, const Run& run) const;
 
   std::string prefix_;
   std::unique_ptr<TokenDocuments> data_;

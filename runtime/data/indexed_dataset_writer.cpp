@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -44,10 +45,15 @@ TokenType token_type_for(int64_t vocabulary) {
   return vocabulary < 65500 ? TokenType::u16 : TokenType::i32;
 }
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary)
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary, bool with_counts)
+    : IndexedDatasetWriter(prefix, vocabulary, token_type_for(vocabulary)) {
+  if (with_counts) counts_.reset(new IndexedDatasetWriter(counts_prefix(prefix), 2, TokenType::u8));
+}
+
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary, TokenType type)
     : prefix_(make_folder(prefix)),
       vocabulary_(vocabulary),
-      type_(token_type_for(vocabulary)),
+      type_(type),
       bin_(bin_path(prefix)),
       idx_(idx_path(prefix)) {
   if (vocabulary < 1 || vocabulary > int64_t{1} << 31)
@@ -78,14 +84,27 @@ void IndexedDatasetWriter::append(std::span<const int32_t> tokens) {
     throw DataError(fmt::format(
         "{}: document {} has more than {} tokens, the most the format can say. Split it, for example into paragraphs.",
         bin_.path(), documents(), most));
-  if (type_ == TokenType::u16)
+  if (type_ == TokenType::u8)
+    append_as<uint8_t>(tokens);
+  else if (type_ == TokenType::u16)
     append_as<uint16_t>(tokens);
   else
     append_as<int32_t>(tokens);
   open_ += static_cast<int64_t>(tokens.size());
 }
 
+void IndexedDatasetWriter::append_counted(std::span<const int32_t> tokens, std::span<const uint8_t> counted) {
+  append(tokens);
+  counts_->append(std::vector<int32_t>(counted.begin(), counted.end()));
+  counted_ += std::count(counted.begin(), counted.end(), 1);
+}
+
+std::optional<int64_t> IndexedDatasetWriter::counted_tokens() const {
+  return counts_ ? std::optional(counted_) : std::nullopt;
+}
+
 void IndexedDatasetWriter::end_document() {
+  if (counts_) counts_->end_document();
   lengths_.push_back(static_cast<int32_t>(open_));
   tokens_ += open_;
   open_ = 0;
@@ -109,6 +128,7 @@ void IndexedDatasetWriter::seal(const std::optional<DatasetMeta>& meta) {
   for (uint64_t i = 0; i <= count; ++i) put(idx_, static_cast<int64_t>(i));
   bin_.seal();
   idx_.seal();
+  if (counts_) counts_->seal();
   if (!meta) return;
   const std::string text = to_json(*meta);
   meta_.emplace(meta_path(prefix_));
@@ -119,6 +139,7 @@ void IndexedDatasetWriter::seal(const std::optional<DatasetMeta>& meta) {
 void IndexedDatasetWriter::publish() {
   retire_dataset(prefix_);
   bin_.publish();
+  if (counts_) counts_->publish();
   if (meta_) meta_->publish();
   sync_folder_of(bin_.path());  // the index must not reach the disk before the tokens do
   idx_.publish();
@@ -128,6 +149,8 @@ void IndexedDatasetWriter::publish() {
 void retire_dataset(const std::string& prefix) {
   remove_file(idx_path(prefix));
   remove_file(meta_path(prefix));
+  remove_file(idx_path(counts_prefix(prefix)));
+  remove_file(bin_path(counts_prefix(prefix)));
   sync_folder_of(prefix);
 }
 

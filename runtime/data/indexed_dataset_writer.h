@@ -2,9 +2,11 @@
 // to disk; memory grows by four bytes per document.
 //
 // Both files are written under temporary names. The old index is removed first and the new one appears last, so that
-// whenever the process dies, PREFIX.bin and PREFIX.idx are both old, both new, or not a pair.
+// whenever the process dies, PREFIX.bin and PREFIX.idx are both old, both new, or not a pair. The pair that says which
+// tokens count (counts_prefix) is gone before the new index appears, or new.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,15 +24,19 @@ TokenType token_type_for(int64_t vocabulary);
 class IndexedDatasetWriter {
  public:
   // Makes missing folders. Throws DataError when a file cannot be written or the vocabulary exceeds 2^31 ids.
-  IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary);
+  // `with_counts`: writes which tokens count, too.
+  IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary, bool with_counts = false);
 
   // Adds tokens to the open document. Throws DataError for an id outside the vocabulary and for a document above
   // 2^31 - 1 tokens, the most the format can say.
   void append(std::span<const int32_t> tokens);
+  // The same for a dataset with counts: 1 or 0 for each token.
+  void append_counted(std::span<const int32_t> tokens, std::span<const uint8_t> counted);
   void end_document();
 
   int64_t documents() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t tokens() const { return tokens_; }
+  std::optional<int64_t> counted_tokens() const;  // nothing without counts
 
   // Completes the temporary files; afterwards only publish() may be called. The open document must be ended.
   void seal(const std::optional<DatasetMeta>& meta = std::nullopt);
@@ -38,6 +44,7 @@ class IndexedDatasetWriter {
   void publish();
 
  private:
+  IndexedDatasetWriter(const std::string& prefix, int64_t vocabulary, TokenType type);
   template <class T>
   void append_as(std::span<const int32_t> tokens);
 
@@ -46,11 +53,12 @@ class IndexedDatasetWriter {
   TokenType type_;
   OutputFile bin_, idx_;
   std::optional<OutputFile> meta_;
+  std::unique_ptr<IndexedDatasetWriter> counts_;
   std::vector<int32_t> lengths_;
-  int64_t open_ = 0, tokens_ = 0;  // tokens of the open document, of all
+  int64_t open_ = 0, tokens_ = 0, counted_ = 0;  // tokens of the open document, of all, and those that count
 };
 
-// Removes the index of PREFIX, if any, so that the pair cannot be read; then its description.
+// Removes the index of PREFIX, if any, so that the pair cannot be read; then its description and its counts.
 void retire_dataset(const std::string& prefix);
 
 }  // namespace zrt::runtime::data

@@ -47,6 +47,10 @@ inline std::string bin_path(const std::string& prefix) {
 inline std::string idx_path(const std::string& prefix) {
   return prefix + ".idx";
 }
+// The pair that says which tokens of PREFIX count: the same documents, a byte for each token, 1 or 0.
+inline std::string counts_prefix(const std::string& prefix) {
+  return prefix + ".counts";
+}
 inline std::string meta_path(const std::string& prefix) {
   return prefix + ".meta.json";
 }

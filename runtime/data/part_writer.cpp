@@ -18,20 +18,28 @@ double unigram_entropy(const ByteCounts& counts) {
   return std::max(bits, 0.0);  // not -0
 }
 
-PartWriter::PartWriter(std::string prefix, TextCoder coder)
-    : prefix_(std::move(prefix)), coder_(std::move(coder)), writer_(prefix_, coder_.tokenizer().vocab_size()) {}
+PartWriter::PartWriter(std::string prefix, TextCoder coder, bool conversations)
+    : prefix_(std::move(prefix)),
+      coder_(std::move(coder)),
+      conversations_(conversations),
+      writer_(prefix_, coder_.tokenizer().vocab_size(), conversations) {}
 
 void PartWriter::add(const Encoded& batch) {
   for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += batch.counts[i];
   bytes_ += static_cast<int64_t>(batch.text.size());
   size_t at = 0;
   for (size_t i = 0; i < batch.id_ends.size(); ++i) {
-    if (!open_) writer_.append(coder_.before());
-    writer_.append(std::span(batch.ids).subspan(at, batch.id_ends[i] - at));
+    const size_t count = batch.id_ends[i] - at;
+    const std::span ids = std::span(batch.ids).subspan(at, count);
+    if (!open_ && !conversations_) writer_.append(coder_.before());
+    if (conversations_)
+      writer_.append_counted(ids, std::span(batch.counted).subspan(at, count));
+    else
+      writer_.append(ids);
     at = batch.id_ends[i];
     open_ = batch.open && i + 1 == batch.id_ends.size();
     if (open_) return;
-    writer_.append(coder_.behind_document());
+    if (!conversations_) writer_.append(coder_.behind_document());
     writer_.end_document();
   }
 }
@@ -48,6 +56,7 @@ BuiltPart PartWriter::seal(const std::string& language, const std::string& token
   meta.vocabulary = tokenizer.vocab_size();
   meta.documents = writer_.documents();
   meta.tokens = writer_.tokens();
+  meta.counted_tokens = writer_.counted_tokens();
   meta.bytes = bytes_;
   meta.unigram_entropy = unigram_entropy(counts_);
   writer_.seal(meta);

@@ -19,7 +19,8 @@ double unigram_entropy(const ByteCounts& counts);
 
 class PartWriter {
  public:
-  PartWriter(std::string prefix, TextCoder coder);
+  // `conversations`: writes which tokens count, and nothing around documents, which have all that the model reads.
+  PartWriter(std::string prefix, TextCoder coder, bool conversations = false);
 
   // Documents that the tokenizer encoded; each gets what stands around it (TextCoder).
   void add(const Encoded& batch);
@@ -33,6 +34,7 @@ class PartWriter {
  private:
   std::string prefix_;
   TextCoder coder_;
+  bool conversations_;
   IndexedDatasetWriter writer_;
   ByteCounts counts_{};
   int64_t bytes_ = 0;

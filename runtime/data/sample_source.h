@@ -20,6 +20,7 @@ struct DatasetFacts {
   std::string xxh3, tokens_xxh3;  // of TokenDocuments
   std::string tokenizer;          // name, hash and size of the one that made it; "" where no description says
   bool templated = false;         // its documents stand in the tokenizer's template
+  std::string counts_xxh3 = {};   // of TokenMask; "" where all tokens count
 };
 
 class SampleSource {
@@ -39,6 +40,8 @@ class SampleSource {
   virtual SampleOrigin origin(int64_t sample) const = 0;
   // Those that samples come from, in the order of SampleOrigin::dataset. Reads some of the tokens; throws DataError.
   virtual std::vector<DatasetFacts> datasets() const = 0;
+  // Says what of the data no sample has, a sentence for each dataset that leaves something out.
+  virtual std::vector<std::string> left_out() const { return {}; }
 };
 
 }  // namespace zrt::runtime::data

@@ -29,6 +29,13 @@ const std::vector<int32_t>& Tokenizer::after_text() const {
   return no_ids;
 }
 
+void Tokenizer::encode_counted(std::string_view, std::string_view, std::vector<int32_t>&, std::vector<uint8_t>&) const {
+  throw core::ConfigError(
+      fmt::format("the tokenizer is a {} model, which does not know the tokens of a chat template, such as <|im_end|>. "
+                  "Take the tokenizer.json of the model's folder.",
+                  name()));
+}
+
 WordPart word_part_of(std::string_view text) {
   constexpr std::string_view white = " \t\n\v\f\r";
   const size_t first = text.find_first_not_of(white);
@@ -49,6 +56,12 @@ const std::string& ByteTokenizer::name() const {
 void ByteTokenizer::encode(std::string_view document, std::vector<int32_t>& out) const {
   out.reserve(out.size() + document.size());
   for (const char c : document) out.push_back(static_cast<unsigned char>(c));
+}
+
+void ByteTokenizer::encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
+                                   std::vector<uint8_t>& counted) const {
+  encode(text, out);
+  counted.insert(counted.end(), counts.begin(), counts.end());
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {

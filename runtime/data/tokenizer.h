@@ -37,6 +37,11 @@ class Tokenizer {
 
   // Appends the ids of `document` to `out`, without end-of-document. Any bytes can be encoded.
   virtual void encode(std::string_view document, std::vector<int32_t>& out) const = 0;
+  // The same ids of UTF-8, and for each whether it counts: 1 where some of its bytes do, else 0. `counts`: 1 or 0 for
+  // each byte of `text`. Throws ConfigError where this kind of tokenizer cannot say, DataError where it cannot for this
+  // text.
+  virtual void encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
+                              std::vector<uint8_t>& counted) const;
   // The bytes of ids that start a document: decode(encode(x)) == x. End-of-document and other control ids decode to
   // nothing. Throws DataError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
@@ -53,6 +58,8 @@ class ByteTokenizer : public Tokenizer {
   bool bytewise() const override { return true; }
   WordPart word_part(int32_t token) const override;
   void encode(std::string_view document, std::vector<int32_t>& out) const override;
+  void encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
+                      std::vector<uint8_t>& counted) const override;
   std::string decode(std::span<const int32_t> tokens) const override;
 };
 

@@ -18,6 +18,7 @@ Json dataset_json(const DatasetFacts& facts) {
   Json json = {{"prefix", facts.prefix}, {"documents", facts.documents},     {"tokens", facts.tokens},
                {"xxh3", facts.xxh3},     {"tokens_xxh3", facts.tokens_xxh3}, {"tokenizer", facts.tokenizer}};
   if (facts.templated) json["template"] = true;
+  if (!facts.counts_xxh3.empty()) json["counts_xxh3"] = facts.counts_xxh3;
   return json;
 }
 
@@ -76,6 +77,10 @@ std::string described(const Json& now, const Json& was, int64_t read) {
         "has the index of the checkpoint's {}, but its tokens are others ({} and {}): from here on other text is read "
         "at the same places",
         prefix_of(was), tokens, old);
+  }
+  if (text_of(now, "counts_xxh3") != text_of(was, "counts_xxh3")) {
+    return fmt::format("has the tokens of the checkpoint's {}, but others of them count: no sample repeats or is lost",
+                       prefix_of(was));
   }
   if (prefix_of(now) == prefix_of(was)) return "";
   return fmt::format("was {} in the checkpoint, with the same index{}no sample repeats or is lost", prefix_of(was),
@@ -152,6 +157,7 @@ Json data_json(const Config& config, const models::Model& model, const data::Sam
                const std::optional<EvalData>& validation) {
   Json json{{"sequence", model.sequence}, {"train_batch_size", config.batch.train}};
   if (const std::string& split = config.data.train.front().split; !split.empty()) json["split"] = split;
+  if (config.data.train.front().alone) json["documents"] = "alone";
   if (model.masking) json["mask_rate"] = model.masking->rate, json["whole_words"] = model.masking->whole_words;
   std::vector<double> weights;
   for (const DataSource& source : config.data.train) weights.push_back(source.weight);
@@ -233,6 +239,12 @@ std::vector<std::string> data_changes(const Json& before, const Json& now, int64
         "data.split is {} and was {}: samples are cut and shuffled anew, and documents that were trained on "
         "may be held out now, whose loss then says too little",
         named(is), named(was)));
+  }
+  if (now.value("documents", "joined") != before.value("documents", "joined")) {
+    changes.push_back(fmt::format(
+        "data.documents is {} and was {}: samples are cut and shuffled anew, and any that were read may come "
+        "again",
+        now.value("documents", "joined"), before.value("documents", "joined")));
   }
   for (const char* key : {"mask_rate", "whole_words"}) {
     const Json value = now.value(key, Json()), old = before.value(key, Json());

@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "runtime/data/gpt_dataset.h"
+#include "runtime/data/dataset_tokenizer.h"
+#include "runtime/data/document_dataset.h"
 #include "runtime/data/sampler.h"
 #include "runtime/train/masked.h"
 #include "runtime/train/trainer.h"
@@ -16,6 +17,9 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
   std::vector<std::string> prefixes;
   prefixes.reserve(sources.size());
   for (const DataSource& from : sources) prefixes.push_back(from.prefix);
+  const bool alone = std::any_of(sources.begin(), sources.end(), [](const DataSource& from) { return from.alone; });
+  const auto made_by = alone ? data::common_tokenizer(prefixes, model.vocab) : std::nullopt;
+  const int32_t padding = made_by ? data::open_tokenizer(*made_by)->eod() : 0;
   for (const DataSource& from : sources) {
     data::GptDatasetOptions options;
     options.prefix = from.prefix;
@@ -23,8 +27,9 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
     options.vocabulary = model.vocab;
     options.order = data::Order::sequential;
     options.split = from.split, options.part = from.part;
-    EvalSet set{masked(std::make_shared<data::GptDataset>(options), model, prefixes, 0), data::read_meta(from.prefix),
-                from.prefix, from.language};
+    options.alone = from.alone, options.padding = padding;
+    EvalSet set{masked(data::open_samples(options), model, prefixes, 0), data::read_meta(from.prefix), from.prefix,
+                from.language};
     const std::string said = set.meta ? set.meta->language : "";
     if (set.language.empty()) set.language = said;
     if (!said.empty() && set.language != said) {
@@ -75,8 +80,8 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   filler = nullptr;
   result.loss = sum / static_cast<double>(result.tokens);
   if (std::isnan(result.loss)) result.loss = NAN;  // its sign means nothing, and would be printed
-  // Hidden tokens say nothing of how long a text's code would be.
-  if (data.meta && data.meta->bytes > 0 && !layout.model->masking) {
+  // Hidden tokens, and some of a conversation's, say nothing of how long a text's code would be.
+  if (data.meta && data.meta->bytes > 0 && !layout.model->masking && !data.meta->counted_tokens) {
     const double tokens_per_byte = static_cast<double>(data.meta->tokens) / static_cast<double>(data.meta->bytes);
     result.bits_per_byte = result.loss / nats_per_bit * tokens_per_byte;
     result.bytes = std::llround(static_cast<double>(result.tokens) / tokens_per_byte);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "core/error.h"
@@ -19,6 +20,14 @@ std::shared_ptr<const data::SampleSource> masked(std::shared_ptr<const data::Sam
                                                  const models::Model& model, const std::vector<std::string>& prefixes,
                                                  uint64_t seed) {
   if (!model.masking) return text;
+  for (const std::string& prefix : prefixes) {
+    std::error_code failed;
+    if (!std::filesystem::exists(data::idx_path(data::counts_prefix(prefix)), failed)) continue;
+    throw core::ConfigError(
+        fmt::format("{}: it says which tokens count, but a model that names hidden tokens learns from those it hides. "
+                    "Take a dataset of text, or remove both files of the counts.",
+                    data::idx_path(data::counts_prefix(prefix))));
+  }
   const auto made_by = data::common_tokenizer(prefixes, model.vocab);
   if (made_by && !made_by->unnamed.empty() && model.masking->whole_words) {
     throw core::ConfigError(fmt::format(

@@ -79,6 +79,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   const bool rounded = needed > planned && config_.run.samples > 0 && config_.run.samples <= planned;
   if (rounded) planned_samples_ = planned;
   source_ = open_train_data(config_, model_, planned_samples_);
+  for (const std::string& text : source_->left_out()) warn("data.train: " + text);
   if (rounded) {
     source_ = rounded_up(source_, planned, needed);
   } else if (needed > planned && !same_order(*open_train_data(config_, model_, planned), *source_, planned)) {

@@ -2,16 +2,21 @@
 """Writes chat/goldens.json: what transformers makes of conversations by the templates in chat/, which bytes of that its
 assistant mask has for copies of them with {% generation %} blocks, and what Jinja prints for small templates.
 
-    pip install transformers jinja2
+    pip install transformers tokenizers jinja2
     python3 tests/data/make_chat_goldens.py
 
 The templates are written for these tests, in the formats of five families of models: ChatML with tools, Llama 3 with a
 date, Mistral, Gemma, and Qwen3 with thinking. `{# answer #}` and `{# answered #}` stand where a copy's block begins and
-ends."""
+ends.
+
+chat/token_goldens.json has the ids and the assistant mask of the same conversations, by the tokenizers of tokenizers/ to
+which each family's tokens are added. The masks are also those of all tokens that overlap with what counts."""
 import json
 import pathlib
 
 import jinja2
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils as utils
 
 here = pathlib.Path(__file__).parent / "chat"
@@ -51,10 +56,20 @@ conversations = {
 }
 
 
+compile_template = utils._compile_jinja_template
+
+
 def compiled(source):
-    template = utils._compile_jinja_template(source)
+    template = compile_template(source)
     template.globals["strftime_now"] = lambda _: day
     return template
+
+
+def marked(source):
+    for mark, block in (("answer", "generation"), ("answered", "endgeneration")):
+        for left, right in (("-", ""), ("", "-"), ("", "")):
+            source = source.replace("{#%s %s %s#}" % (left, mark, right), "{%%%s %s %s%%}" % (left, block, right))
+    return source
 
 
 def case(family, name, with_tools, prompts):
@@ -68,13 +83,56 @@ def case(family, name, with_tools, prompts):
         return {**result, "refused": True}
     if prompts:
         return result
-    marked = source
-    for mark, block in (("answer", "generation"), ("answered", "endgeneration")):
-        for left, right in (("-", ""), ("", "-"), ("", "")):
-            marked = marked.replace("{#%s %s %s#}" % (left, mark, right), "{%%%s %s %s%%}" % (left, block, right))
-    text, spans = utils._render_with_assistant_indices(compiled(marked), messages, given, None, False, **tokens)
+    text, spans = utils._render_with_assistant_indices(compiled(marked(source)), messages, given, None, False, **tokens)
     assert text == result["text"], (family, name)
     result["counted"] = [[len(text[:begin].encode()), len(text[:end].encode())] for begin, end in spans]
+    return result
+
+
+strip = {"lstrip": True, "rstrip": True}
+# A tokenizer of tokenizers/ for each family, with the tokens that are added to it; those with {} are special.
+tokenizers = [
+    ("chatml", "qwen2", {"<tool_call>": {"special": False}}),
+    ("chatml", "metaspace", {"<|im_start|>": strip, "<|im_end|>": strip}),
+    ("chatml", "llama2", {}),
+    ("qwen3", "qwen2", {"<tool_call>": {"special": False}}),
+    ("llama3", "llama3", {"<s>": {}, "<|start_header_id|>": {}, "<|end_header_id|>": {}, "<|eot_id|>": {}}),
+    ("mistral", "llama2", {"[INST]": {"special": False, "normalized": True}, "[/INST]": {}}),
+    ("gemma", "llama2", {"<start_of_turn>": {}, "<end_of_turn>": {}}),
+    ("gemma", "unigram", {"<start_of_turn>": {}, "<end_of_turn>": {"lstrip": True}}),
+    ("gemma", "gpt2", {"<end_of_turn>": {}}),
+]
+composed = {"composed": [{"role": "user", "content": "e\u0301"},
+                         {"role": "assistant", "content": "\u0301 \u1112\u1161\u11ab \ufb01 \u212b"}]}
+
+
+def added(name, more):
+    tokenizer = Tokenizer.from_file(str(here.parent / "tokenizers" / f"{name}.json"))
+    for content, flags in more.items():
+        token = AddedToken(content, **{"special": True, "normalized": False, **flags})
+        (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+    return tokenizer
+
+
+def token_case(family, name, more):
+    tokenizer = added(name, more)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    template = marked((here / f"{family}.jinja").read_text())
+    known = json.loads((here.parent / "tokenizers" / f"{name}.json").read_text())["added_tokens"]
+    listed = [token for token in json.loads(fast.backend_tokenizer.to_str())["added_tokens"] if token not in known]
+    result = {"template": family, "tokenizer": name, "added_tokens": listed, "cases": []}
+    for conversation, messages in {**conversations, **composed}.items():
+        try:
+            made = fast.apply_chat_template(messages, tools=tools, chat_template=template, return_dict=True,
+                                            return_assistant_tokens_mask=True)
+        except jinja2.exceptions.TemplateError:
+            continue
+        text, spans = utils._render_with_assistant_indices(compiled(template), messages, tools, None, False,
+                                                           **fast.special_tokens_map)
+        offsets = fast(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        overlap = [int(any(a < end and b > begin for begin, end in spans)) for a, b in offsets]
+        assert made["assistant_masks"] == overlap, (family, name, conversation)
+        result["cases"].append({"conversation": conversation, "ids": made["input_ids"], "mask": "".join(map(str, overlap))})
     return result
 
 
@@ -116,7 +174,11 @@ def main():
     families = [path.stem for path in sorted(here.glob("*.jinja"))]
     cases = [case(family, name, with_tools, prompts) for family in families for name in conversations
              for with_tools in (False, True) for prompts in (False, True)]
-    printed = [{"source": source, "text": utils._compile_jinja_template(source).render()} for source in snippets]
+    printed = [{"source": source, "text": compile_template(source).render()} for source in snippets]
+    utils._compile_jinja_template = compiled
+    by_tokens = [token_case(*each) for each in tokenizers]
+    more = ",\n".join(json.dumps(each, ensure_ascii=False) for each in by_tokens)
+    (here / "token_goldens.json").write_text('{"composed": %s, "families": [\n%s\n]}\n' % (json.dumps(composed["composed"]), more))
     goldens = {"tokens": tokens, "tools": tools, "conversations": conversations, "cases": cases, "snippets": printed}
     (here / "goldens.json").write_text(json.dumps(goldens, ensure_ascii=False, indent=1) + "\n")
 

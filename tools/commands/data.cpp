@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -93,6 +94,13 @@ void report_vocabulary(int64_t made, int64_t asked) {
       made, asked, asked);
 }
 
+// The folder, which make_tokenizer() takes.
+std::string tokenizer_of_folder(const std::string& folder) {
+  if (std::filesystem::is_regular_file(std::filesystem::path(folder) / "tokenizer.json")) return folder;
+  throw core::UsageError(
+      fmt::format("--chat is {}, which has no tokenizer.json: name the model's by --tokenizer FILE.json", folder));
+}
+
 constexpr const char* build_usage = "zrt data build --out PREFIX FILE…";
 constexpr const char* tokenizer_usage = "zrt data tokenizer --out FILE.model --vocab N FILE…";
 
@@ -106,6 +114,10 @@ int build_command(const Args& args) {
       "the token of a tokenizer.json that ends documents, such as '<|endoftext|>', or its id; else the eos_token of a "
       "tokenizer_config.json beside it, or one known by its name")("vocab", po::value<int64_t>()->default_value(8192),
                                                                    "pieces of a tokenizer that is trained")(
+      "chat", po::value<std::string>(),
+      "lines are conversations: a folder of Hugging Face, whose chat template makes text of them, and whose tokenizer "
+      "is "
+      "taken where --tokenizer names none. PREFIX.counts.bin/.idx says which tokens count")(
       "template", "put the template of a tokenizer.json around each document, such as <s> or [CLS] and [SEP]")(
       "documents", po::value<std::string>()->default_value("file"),
       "of plain text: file: each file is a document; paragraph: each paragraph. Of JSON lines each line is one")(
@@ -122,6 +134,10 @@ int build_command(const Args& args) {
   build.inputs = values["FILE"].as<std::vector<std::string>>();
   build.out = values["out"].as<std::string>();
   build.tokenizer = values["tokenizer"].as<std::string>();
+  if (values.count("chat")) {
+    build.chat = values["chat"].as<std::string>();
+    if (values["tokenizer"].defaulted()) build.tokenizer = tokenizer_of_folder(build.chat);
+  }
   build.eod = values["eod"].as<std::string>();
   build.with_template = values.count("template") > 0;
   build.vocabulary = values["vocab"].as<int64_t>();

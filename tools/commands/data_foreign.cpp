@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <iostream>
@@ -22,6 +23,12 @@ std::string part_text(const runtime::data::BuiltPart& part) {
   // Ids without a tokenizer have no text that is known.
   if (part.meta.tokenizer.empty())
     return fmt::format("{}: {} documents, {} tokens\n", files, part.meta.documents, part.meta.tokens);
+  if (const auto counted = part.meta.counted_tokens) {
+    return fmt::format(
+        "{}: {} documents, {} tokens of {} bytes, of which {} ({:.1f} %) count\n", files, part.meta.documents,
+        part.meta.tokens, part.meta.bytes, *counted,
+        100 * static_cast<double>(*counted) / static_cast<double>(std::max<int64_t>(part.meta.tokens, 1)));
+  }
   return fmt::format("{}: {} documents, {} tokens of {} bytes, unigram entropy {:.4f} bits per byte\n", files,
                      part.meta.documents, part.meta.tokens, part.meta.bytes, part.meta.unigram_entropy);
 }

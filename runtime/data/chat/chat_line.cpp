@@ -70,4 +70,12 @@ ChatLine read_chat_line(std::string_view line) {
   return chat;
 }
 
+Conversation read_conversation(const ChatTemplate& chat_template, std::string_view line) {
+  const ChatLine read = read_chat_line(line);
+  Conversation conversation = chat_template.render(read.messages, read.tools);
+  if (conversation.counts.find('\1') == std::string::npos)
+    throw core::ConfigError("nothing that the template makes of it counts: there is nothing to learn from the line");
+  return conversation;
+}
+
 }  // namespace zrt::runtime::data::chat

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "runtime/data/chat/chat_template.h"
+
 namespace zrt::runtime::data::chat {
 
 struct ChatLine {
@@ -14,5 +16,8 @@ struct ChatLine {
 // assistant's, or lists of messages. Throws ConfigError that says what is wrong with the line: no JSON, no such field,
 // a message without a role, a conversation in which no assistant says anything.
 ChatLine read_chat_line(std::string_view line);
+
+// What a model reads of a line. Throws ConfigError, also where the template refuses it or none of it counts.
+Conversation read_conversation(const ChatTemplate& chat_template, std::string_view line);
 
 }  // namespace zrt::runtime::data::chat

@@ -27,8 +27,8 @@ class AddedTokens {
   // Reads "added_tokens". Throws DataError where one contradicts the model's vocabulary or another.
   AddedTokens(Fields& fields, const Vocabulary& vocabulary, const Normalizer* normalizer);
 
-  // Calls text(part) for what is none of them and token(id) for each, from left to right. `normalized`: looks for those
-  // that are normalized, else for the others.
+  // Calls text(part) for what is none of them and token(id, part) for each, from left to right; white space that it
+  // takes along is of its part. `normalized`: looks for those that are normalized, else for the others.
   template <class Text, class Token>
   void split(std::string_view text, bool normalized, const Text& on_text, const Token& on_token) const {
     const Trie& trie = normalized ? normalized_ : plain_;
@@ -43,7 +43,7 @@ class AddedTokens {
         at = match.next;
         if (match.token == nullptr) continue;
         if (match.begin > done) on_text(text.substr(done, match.begin - done));
-        on_token(match.token->id);
+        on_token(match.token->id, text.substr(match.begin, match.end - match.begin));
         done = match.end;
       }
     }

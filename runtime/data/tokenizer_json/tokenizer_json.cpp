@@ -6,11 +6,14 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
 #include "runtime/data/tokenizer_json/added_tokens.h"
+#include "runtime/data/tokenizer_json/byte_level.h"
+#include "runtime/data/tokenizer_json/counted_part.h"
 #include "runtime/data/tokenizer_json/decoder.h"
 #include "runtime/data/tokenizer_json/end_of_document.h"
 #include "runtime/data/tokenizer_json/model.h"
@@ -76,6 +79,8 @@ struct JsonTokenizer::Impl {
   std::optional<AddedTokens> added;
   Template around;
   int32_t size = 0, eod = 0;
+  bool raw_bytes = false;                        // the model sees bytes, which the vocabulary writes as characters
+  std::unordered_map<int32_t, uint8_t> byte_of;  // of the ids that stand for a byte
   mutable ScratchPool pool;
 
   const std::string& text_of(int32_t id) const {
@@ -117,32 +122,80 @@ struct JsonTokenizer::Impl {
     }
   }
 
-  // Encodes well-formed UTF-8.
-  void encode(std::string_view text, bool first, Scratch& scratch, std::vector<int32_t>& out) const {
-    const auto encode_piece = [&](Piece piece) { model->encode(piece.text, scratch, out); };
-    const PieceSink to_model(encode_piece);
-    const auto token = [&](int32_t id) { out.push_back(id); };
-    const auto pieces = [&](std::string_view part, bool begins) {
-      if (pre_tokenizer)
-        pre_tokenizer->cut({part, begins}, to_model);
-      else
-        to_model({part, begins});
-    };
+  // Hands on what the model sees of a part, and the tokens that stand in it when it is normalized. `first`: the text
+  // begins with it.
+  template <class Seen, class Token>
+  void cut(std::string_view part, bool first, const Seen& seen, const Token& token) const {
+    const auto see = [&](Piece piece) { seen(piece.text); };
+    const PieceSink to_model(see);
+    std::string normal;
+    if (normalizer) {
+      normal = part;
+      normalizer->apply(normal);
+      first = first && !loses_front(part, normal);
+      part = normal;
+    }
     added->split(
-        text, false,
-        [&](std::string_view part) {
-          bool begins = first && part.data() == text.data();
-          std::string normal;
-          if (normalizer) {
-            normal = part;
-            normalizer->apply(normal);
-            begins = begins && !loses_front(part, normal);
-            part = normal;
-          }
-          added->split(
-              part, true, [&](std::string_view rest) { pieces(rest, begins && rest.data() == part.data()); }, token);
+        part, true,
+        [&](std::string_view rest) {
+          const Piece piece{rest, first && rest.data() == part.data()};
+          pre_tokenizer ? pre_tokenizer->cut(piece, to_model) : to_model(piece);
         },
         token);
+  }
+
+  // Encodes well-formed UTF-8.
+  void encode(std::string_view text, bool first, Scratch& scratch, std::vector<int32_t>& out) const {
+    const auto seen = [&](std::string_view piece) { model->encode(piece, scratch, out); };
+    const auto token = [&](int32_t id, std::string_view) { out.push_back(id); };
+    added->split(
+        text, false, [&](std::string_view part) { cut(part, first && part.data() == text.data(), seen, token); },
+        token);
+  }
+
+  // The text of a token as it stands in a piece, behind another one or not.
+  std::string spelled(int32_t id, bool continues) const {
+    const std::string& text = text_of(id);
+    std::string bytes;
+    if (raw_bytes && append_bytes(bytes, text)) return bytes;
+    if (const auto byte = byte_of.find(id); byte != byte_of.end()) return {static_cast<char>(byte->second)};
+    const std::string_view prefix = model->continuing_prefix();
+    return continues && !prefix.empty() && text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+  }
+
+  // Encodes a part of a text.
+  void encode_counted(std::string_view part, bool first, std::string_view counts, Scratch& scratch,
+                      std::vector<int32_t>& out, std::vector<uint8_t>& counted) const {
+    const size_t before = out.size();
+    if (counts.find(counts[0] != 0 ? '\0' : '\1') == std::string_view::npos) {
+      cut(
+          part, first, [&](std::string_view piece) { model->encode(piece, scratch, out); },
+          [&](int32_t id, std::string_view) { out.push_back(id); });
+      return counted.resize(counted.size() + out.size() - before, static_cast<uint8_t>(counts[0]));
+    }
+    CountedPart tokens;
+    std::vector<std::string> texts;
+    cut(
+        part, first,
+        [&](std::string_view piece) {
+          texts.clear();
+          const size_t begin = out.size();
+          model->encode(piece, scratch, out);
+          for (size_t i = begin; i < out.size(); ++i) texts.push_back(spelled(out[i], i > begin));
+          tokens.add(piece, texts);
+        },
+        [&](int32_t id, std::string_view text) {
+          out.push_back(id);
+          tokens.add(text, {std::string(text)});
+        });
+    const auto flatten = [&](std::string_view beginning) {
+      std::string flat;
+      cut(
+          beginning, first, [&](std::string_view piece) { flat += piece; },
+          [&](int32_t, std::string_view text) { flat += text; });
+      return flat;
+    };
+    tokens.count(part, counts, flatten, counted);
   }
 };
 
@@ -167,6 +220,10 @@ JsonTokenizer::JsonTokenizer(std::string model, std::string source, const Ends& 
   else
     raw_bytes = false;
   m.model = read_model(std::move(*model_fields), raw_bytes);
+  m.raw_bytes = raw_bytes;
+  for (int byte = 0; byte < 256; ++byte)
+    if (const int32_t id = m.model->byte_id(static_cast<uint8_t>(byte)); id >= 0)
+      m.byte_of[id] = static_cast<uint8_t>(byte);
   m.added.emplace(fields, m.model->vocabulary(), m.normalizer.get());
   m.size = m.model->vocabulary().size();
   for (const AddedToken& token : m.added->all()) m.size = std::max(m.size, token.id + 1);
@@ -239,6 +296,26 @@ void JsonTokenizer::encode(std::string_view document, std::vector<int32_t>& out)
     m.encode_broken(document, good, *scratch, out);
   else
     m.encode(mended(document), true, *scratch, out);
+  m.pool.give(std::move(scratch));
+}
+
+void JsonTokenizer::encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
+                                   std::vector<uint8_t>& counted) const {
+  const Impl& m = *impl_;
+  if (well_formed_bytes(text) != text.size()) throw core::DataError("the text is not UTF-8");
+  auto scratch = m.pool.take();
+  const auto counts_of = [&](std::string_view part) {
+    return counts.substr(static_cast<size_t>(part.data() - text.data()), part.size());
+  };
+  m.added->split(
+      text, false,
+      [&](std::string_view part) {
+        m.encode_counted(part, part.data() == text.data(), counts_of(part), *scratch, out, counted);
+      },
+      [&](int32_t id, std::string_view part) {
+        out.push_back(id);
+        counted.push_back(counts_of(part).find('\1') != std::string_view::npos ? 1 : 0);
+      });
   m.pool.give(std::move(scratch));
 }
 

@@ -9,9 +9,9 @@
 //   model.h           turns each piece into ids: BPE (bpe.cpp, merges.h), Unigram, WordPiece, WordLevel
 //
 // and back through decoder.h. template.h reads what a post-processor puts around a text; end_of_document.h finds the id
-// that ends one. Below lie fields.h, which reads JSON and refuses by name what zrt does not have; unicode.h and
-// regex.h, the only ones that know ICU and PCRE2; trie.h, vocabulary.h, byte_level.h and scratch.h, the memory of one
-// thread.
+// that ends one; counted_part.h says which tokens of a conversation count. Below lie fields.h, which reads JSON and
+// refuses by name what zrt does not have; unicode.h and regex.h, the only ones that know ICU and PCRE2; trie.h,
+// vocabulary.h, byte_level.h and scratch.h, the memory of one thread.
 //
 // Ids are those of the library `tokenizers`; tests/data/tokenizers has the proof and says where the two differ: in
 // characters that only the newer one's Unicode has.
@@ -56,6 +56,8 @@ class JsonTokenizer : public Tokenizer {
   // From any thread. Bytes that are no UTF-8 become the model's ids for bytes, else U+FFFD. Without the template: a
   // document's ids are those of its text.
   void encode(std::string_view document, std::vector<int32_t>& out) const override;
+  void encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
+                      std::vector<uint8_t>& counted) const override;
   // The text is the normalizer's, not the original, and unknown tokens do not become it again.
   std::string decode(std::span<const int32_t> tokens) const override;
 

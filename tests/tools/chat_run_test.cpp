@@ -1,0 +1,50 @@
+// A run on conversations, from a file of them to its held-out loss.
+#include "catch.h"
+#include "program.h"
+
+namespace zrt::chat_run_test {
+namespace {
+
+using namespace zrt::testing;
+
+const std::string model = std::string(ZRT_TEST_DATA) + "/finetuning/qwen3";
+
+std::string chats(int count) {
+  std::string lines;
+  for (int i = 0; i < count; ++i) {
+    const std::string answer = i == 3 ? std::string(200, 'n') : std::to_string(2 * i);
+    lines += "{\"prompt\": \"" + std::to_string(i) + " + " + std::to_string(i) + "?\", \"completion\": \"" + answer +
+             "\"}\n";
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a run learns from conversations one by one, and shows no bits per byte of tokens that do not count") {
+  const Folder folder("chat_run");
+  folder.write("chats.jsonl", chats(12));
+  folder.write("run.json", R"({"train_batch_size": 4, "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+    "run": {"steps": 30, "seed": 1}})");
+  const Result built =
+      run_zrt("data build --json --chat " + model + " --out " + (folder / "x") + " " + (folder / "chats.jsonl"));
+  REQUIRE(built.code == 0);
+  const auto part = nlohmann::json::parse(built.text)["train"];
+  CHECK(part["documents"] == 12);
+  CHECK((part["counted_tokens"] > 24 && part["counted_tokens"] < part["tokens"]));
+  const Result run =
+      run_zrt("train " + (folder / "run.json") + " --ranks 2 --resume " + model + " --out " + (folder / "run") +
+              " --set model.sequence=48 --set data.documents=alone --set data.train=" + (folder / "x") +
+              " --set data.validation=" + (folder / "x"));
+  INFO(run.text);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.text, Catch::Contains("1 of 12 documents are longer than a sample (model.sequence 48) and are cut"));
+  CHECK_THAT(run.text, Catch::Contains("held-out loss") && !Catch::Contains("bits per byte"));
+  // The tokens of the held-out loss are those that count in samples.
+  const Result eval = run_zrt("eval " + (folder / "run"));
+  CHECK_THAT(eval.text, Catch::Contains("held-out loss") && !Catch::Contains("bits per byte"));
+  const Result other = run_zrt("eval --data " + (folder / "x") + " " + (folder / "run"));
+  CHECK_THAT(other.text, Catch::Contains(eval.text.substr(eval.text.find("held-out loss"))));
+}
+
+}  // namespace zrt::chat_run_test
