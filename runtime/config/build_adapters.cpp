@@ -6,19 +6,20 @@ namespace zrt::runtime::configuration {
 
 models::Adapters build_adapters(const Values& values) {
   models::Adapters adapters;
+  const int64_t rank = values.integer("adapters.rank");
+  adapters.alpha = values.real("adapters.alpha");
+  adapters.by_root = values.flag("adapters.rslora");
+  adapters.dropout = static_cast<float>(values.real("adapters.dropout"));
   if (values.is_null("adapters.type")) {
     for (const char* key :
          {"adapters.rank", "adapters.alpha", "adapters.rslora", "adapters.dropout", "adapters.targets"}) {
       if (!values.given(key)) continue;
       refuse(values.at(key), "has no effect without adapters.type. Add \"type\": \"lora\", or leave the section out.");
     }
-    return adapters;
+    return {};
   }
   values.choice("adapters.type");
-  adapters.rank = values.integer("adapters.rank");
-  adapters.alpha = values.real("adapters.alpha");
-  adapters.by_root = values.flag("adapters.rslora");
-  adapters.dropout = static_cast<float>(values.real("adapters.dropout"));
+  adapters.rank = rank;
   const Value& targets = values.at("adapters.targets");
   if (targets.value.is_null()) return adapters;
   for (const nlohmann::json& target : targets.value) {

@@ -106,6 +106,9 @@ class SuggestionSearch {
     if (mesh.pipeline() > 1 && config_.parallel.schedule.kind != ScheduleKind::one_f_one_b) {
       all.push_back({{{"parallel.schedule", "1f1b"}, {"parallel.virtual_pipeline", "1"}}});
     }
+    if (!model_.frozen.empty() && !memory.frozen) {
+      all.push_back({{{"memory.frozen", "int8"}}, {{"memory.frozen", "nf4"}}});
+    }
     std::vector<Changes>& forms = all.emplace_back();
     for (const char* moments : {"bf16", "int8"}) forms.push_back({{"memory.moments", moments}});
     if (memory.master && config_.precision.compute == core::DType::bf16) {

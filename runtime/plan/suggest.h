@@ -30,8 +30,8 @@ struct FitRules {
 // The smallest changes that make the run fit, the cheapest first: each alone where one is enough, else with a higher
 // stage, else all together. Candidates are stages, microbatches with more accumulation, windows of reduce_every,
 // units, overlap and the number of ranks; and other ways, of each the mildest: recomputation, degrees of the mesh,
-// schedule, forms of states, automatic placement. They are sought within `limits`, by `phases`, and those found are
-// fitted by the rules. `model` stays. Empty when none of them is enough. `cluster` may be null.
+// schedule, forms of states and of frozen weights, automatic placement. They are sought within `limits`, by `phases`,
+// and those found are fitted by the rules. `model` stays. Empty when none of them is enough. `cluster` may be null.
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,
                                      const Cluster* cluster, const FitRules& rules);

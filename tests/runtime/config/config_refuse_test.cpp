@@ -18,7 +18,7 @@ TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
       {R"("stage": 3,)", {"'stage'", "Did you mean 'zero_optimization.stage'?"}},
       {R"("tensor_model_parallel_size": 2,)", {"Did you mean 'parallel.tensor'?"}},
       {R"("sequence_parallel_size": 2,)", {"sequence_parallel_size", "parallel.sequence"}},
-      {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation, split."}},
+      {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation, split, documents."}},
       {R"("optimizer": {"type": "Adam", "params": {"learning_rate": 1}},)", {"optimizer.params.learning_rate"}},
       {R"("optimizer": {"type": "Adam", "params": {"beta": [0.9, 0.9]}},)", {"'optimizer.params.betas'"}},
       {R"("bf16": {"loss_scale": 0},)", {"bf16.loss_scale"}},

@@ -71,6 +71,24 @@ TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic
   }
 }
 
+TEST_CASE("frozen weights in fewer bits are suggested where they fit, the most bits first") {
+  const auto peak_in = [](const char* form) {
+    return device(*planned_in_place({"adapters.type=lora", std::string("memory.frozen=") + form}, 1)).peak_bytes;
+  };
+  const uint64_t whole = peak_in("compute"), eight = peak_in("int8"), four = peak_in("nf4");
+  REQUIRE(four < eight);
+  REQUIRE(eight < whole);
+  for (const auto& [budget, form] : {std::pair{eight, "int8"}, {four, "nf4"}}) {
+    const auto p = planned_in_place({"adapters.type=lora", fmt::format("memory.device_budget_bytes={}", budget)}, 1);
+    CAPTURE(plan_text(p->plan), form);
+    const auto& all = p->plan.suggestions;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [](const auto& s) { return changes_only(s, {"memory.frozen"}); });
+    REQUIRE(found != all.end());
+    CHECK(found->changes == std::vector<std::pair<std::string, std::string>>{{"memory.frozen", form}});
+  }
+}
+
 TEST_CASE("each change is as small as it can be") {
   const auto peak_with = [](const std::vector<std::string>& sets) {
     return device(*planned_in_place(sets, 8)).peak_bytes;
