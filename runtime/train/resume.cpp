@@ -246,7 +246,7 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
 }
 
 void require_weights(const Reader& reader, const models::Model& model) {
-  if (!reader.base_error().empty()) throw core::DataError(reader.base_error());
+  reader.require_base();
   // Adapters begin where the weights have none.
   const std::vector<std::string> names = reader.weights().names();
   const bool anew = std::none_of(names.begin(), names.end(),

@@ -71,6 +71,7 @@ void write_files(const fs::path& folder, const std::string& below, const Files& 
 }  // namespace
 
 CopyPlan plan_copy(const Reader& from) {
+  from.require_base();
   constexpr uint64_t of_tensor = 4096, of_letter = 16;  // of the tables of what is written; measured: half of it
   CopyPlan plan{from.table_bytes() + write_buffer_bytes + read_buffer_bytes, 1 << 20};  // 1 << 20: of the manifest
   for (const TensorSet* set : {&from.weights(), from.states()}) {

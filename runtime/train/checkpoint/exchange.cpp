@@ -80,6 +80,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   const fs::path out = folder.has_filename() ? folder : folder.parent_path();  // "name/"
   if (out.empty()) throw core::DataError("the folder to export to has no name");
   if (fs::exists(out)) throw core::DataError(fmt::format("{}: exists already; name a new folder", out.string()));
+  reader.require_base();
   const Json& model = reader.manifest().model;
   const Json config = [&] {
     try {

@@ -81,6 +81,10 @@ std::string Reader::origin(const std::string& tensor) const {
   return tensor.substr(0, param) + models::shared_name(*sharing_, tensor.substr(param));
 }
 
+void Reader::require_base() const {
+  if (!base_error_.empty()) throw core::DataError(base_error_);
+}
+
 uint64_t Reader::table_bytes() const {
   return weights_.table_bytes() + (states_ ? states_->table_bytes() : 0);
 }

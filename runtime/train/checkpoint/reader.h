@@ -29,8 +29,8 @@ class Reader {
   // The folder of Hugging Face whose weights adapters belong to, where they lie apart; "": they do not.
   const std::filesystem::path& base() const { return base_; }
   void set_base(const std::filesystem::path& folder) { base_ = folder; }
-  // Says why weights of the base cannot be read; "": they can.
-  const std::string& base_error() const { return base_error_; }
+  // Throws DataError where weights of the base cannot be read, which only who looks at what is trained can do without.
+  void require_base() const;
   const Manifest& manifest() const { return manifest_; }
   const TensorSet& weights() const { return weights_; }
   const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
