@@ -91,8 +91,9 @@ TEST_CASE("ids of conversations and those that count are transformers'", "[data]
 TEST_CASE("a token counts where one byte of it does", "[data]") {
   const JsonTokenizer bytes = tokenizer_of("gpt2", ordered_json::array());
   const Counted all = encoded(bytes, "what is the kernel? 😀");
-  for (const std::string text : {"wh[at] is the k[ern]el? 😀", "[w]hat is the kernel? 😀", "what is the kernel? [😀]",
-                                 "what[ ]is the kernel? 😀", "what is the kernel?[ 😀]"}) {
+  const std::vector<std::string> texts{"wh[at] is the k[ern]el? 😀", "[w]hat is the kernel? 😀",
+                                       "what is the kernel? [😀]", "what[ ]is the kernel? 😀", "what is the kernel?[ 😀]"};
+  for (const std::string& text : texts) {
     INFO(text);
     const Counted counted = encoded(bytes, text);
     CHECK(counted.ids == all.ids);
