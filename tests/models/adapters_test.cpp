@@ -2,8 +2,10 @@
 // have what adapters add: with W' = W + s B A, the gradients are dA = s Bᵀ dW' and dB = s dW' Aᵀ.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "catch.h"
+#include "models/common/product.h"
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 #include "tests/models/tensor_runner.h"
@@ -203,7 +205,7 @@ TEST_CASE("tensor-parallel ranks have the parts of adapters that their weights a
   }
 }
 
-TEST_CASE("dropout of adapters draws the same numbers in forward and backward, and others in each layer") {
+TEST_CASE("dropout of adapters draws the same numbers in forward and backward, and others in each step") {
   Adapters adapters = lora({"mlp.c_fc", "attn.c_proj"});
   adapters.dropout = 0.4f;
   const Gpt2Config config = with(gpt2, adapters);
@@ -237,6 +239,20 @@ TEST_CASE("dropout of adapters draws the same numbers in forward and backward, a
     CAPTURE(name);
     CHECK((moved(step) - moved(-step)) / (2 * step) == Approx(length).epsilon(0.02));
   }
+}
+
+TEST_CASE("each adapter of a model draws numbers of its own") {
+  const Linear whole{.in = 8, .out = 8};
+  std::set<uint32_t> sites;
+  for (const char* layer : {"h.0.", "h.1.", "h.23."}) {
+    std::vector<Param> params;
+    for (const char* name : {"attn.c_attn", "attn.c_proj", "mlp.c_fc"}) {
+      Product product = add_product(params, 1, layer + std::string(name), whole, 0.02f);
+      add_adapter(product, params, 1, layer + std::string(name), whole, lora(), 1);
+      sites.insert(product.linear.adapter.site);
+    }
+  }
+  CHECK(sites.size() == 9);
 }
 
 TEST_CASE("targets take layers by the last parts of their names, or by patterns of whole names") {
