@@ -67,12 +67,16 @@ inline void write_weight_block(Form form, const float* from, uint8_t* block) {
     if (magnitude > most || std::isnan(magnitude)) most = magnitude;
     if (std::isnan(most)) break;  // none of the block is a number then
   }
-  const float inverse = most > 0 ? 1 / most : 0;
+  // A scale whose inverse is no number has codes that nobody reads as numbers, or stands for zeros.
+  const bool usable = most >= 0x1p-126f && most <= 0x1.fffffep127f;
+  const float inverse = usable ? 1 / most : 0;
+  const auto part = [&](int64_t i) { return usable ? from[i] * inverse : 0.0f; };
+  if (most < 0x1p-126f) most = 0;
   for (int64_t i = 0; i < weight_block; ++i) {
     if (form == Form::linear8) {
-      block[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(from[i] * inverse * 127)));
+      block[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(part(i) * 127)));
     } else if (i % 2 == 0) {
-      block[i / 2] = static_cast<uint8_t>(nf4_code(from[i] * inverse) << 4 | nf4_code(from[i + 1] * inverse));
+      block[i / 2] = static_cast<uint8_t>(nf4_code(part(i)) << 4 | nf4_code(part(i + 1)));
     }
   }
   std::memcpy(block + weight_codes(form), &most, sizeof most);

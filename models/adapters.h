@@ -1,5 +1,5 @@
-// Which linear layers of a model have low-rank adapters beside their frozen weights (Hu et al., "LoRA: Low-Rank
-// Adaptation of Large Language Models", 2021). Names follow PEFT: the layer L has L.lora_A.weight (rank, in) and
+// Low-rank adapters stand beside the frozen weights of linear layers (Hu et al., "LoRA: Low-Rank Adaptation of Large
+// Language Models", 2021); this says beside which. Names follow PEFT: the layer L has L.lora_A.weight (rank, in) and
 // L.lora_B.weight (out, rank).
 #pragma once
 #include <cmath>
@@ -13,11 +13,12 @@ namespace zrt::models {
 struct Adapters {
   int64_t rank = 0;  // 0: the model has none
   double alpha = 16;
-  float dropout = 0;                      // of what an adapter reads, in training
-  bool by_root = false;                   // the adapter's part is scaled by alpha / sqrt(rank), not alpha / rank
-  std::vector<std::string> targets = {};  // empty: all linear layers between embedding and head but those of experts
+  float dropout = 0;     // of what an adapter reads, in training
+  bool by_root = false;  // the adapter's part is scaled by alpha / sqrt(rank), not alpha / rank
+  std::vector<std::string> targets =
+      {};  // empty: all linear layers between embedding and head but those of routed experts
 
-  // What an adapter makes is multiplied by this.
+  // It multiplies what an adapter makes.
   float scale() const {
     const auto r = static_cast<double>(rank);
     return static_cast<float>(alpha / (by_root ? std::sqrt(r) : r));

@@ -64,17 +64,16 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
     const int64_t extent = round_up(param.elements(), cut.alignment);
-    const bool persistent =
-        param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
-    if (persistent) persistent_elements += param.elements();
     const bool hidden = !model.embeds(blocks.front()) && !model.predicts(blocks.back());
-    const bool trained = model.trains(param);
+    const bool trained = model.trains(param), copied = model.used_elsewhere(param);
+    const bool packed = cut.frozen && !trained && hidden && !copied && !param.adapter && param.shape.size() == 2;
+    const bool persistent = !packed && param.elements() < persistence.parameter &&
+                            persistent_elements + param.elements() <= persistence.model;
+    if (persistent) persistent_elements += param.elements();
     const uint32_t group = trained && optimizer ? optimizer->group_of(param, hidden) : 0;
-    const bool copied = model.used_elsewhere(param);
     const bool alone = copied || (trained && optimizer && optimizer->refines(group));
     const bool sliced = param.slice.has_value(), summed = trained && param.summed;
     const bool spread = param.spread.has_value();
-    const bool packed = cut.frozen && !trained && hidden && !persistent && !copied && param.shape.size() == 2;
     size_t& at = open.try_emplace({trained, persistent, group, packed, sliced, summed, spread}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||

@@ -21,7 +21,7 @@ constexpr Key own_root_keys[] = {
     key("pseudo_to_real", t_object, "null",
         "Layers that share parameters until they are delinked (docs/pseudo_to_real.md)."),
     key("fp8", t_object, "null", "Products of 8-bit floats (docs/gpu.md)."),
-    key("adapters", t_object, "null", "Low-rank matrices that are trained beside frozen weights (docs/finetuning.md)."),
+    key("adapters", t_object, "null", "Low-rank matrices that are trained beside frozen weights (docs/adapters.md)."),
     key("parameter_groups", t_list | t_null, "null", Effect::results,
         "A weight decay, a factor of the rate or an optimizer for parameters by name, or that they are not trained; of "
         "the list the first entry that matches counts (docs/deepspeed.md)."),
@@ -29,16 +29,17 @@ constexpr Key own_root_keys[] = {
 
 constexpr Key adapter_keys[] = {
     key("type", t_text | t_null, "null", one_of("lora"), Effect::results,
-        "The kind of adapters beside frozen weights; null: there are none, and all weights train."),
+        "The kind of adapters beside frozen weights; null: there are none but those of a folder of PEFT that the run "
+        "begins with."),
     key("rank", t_int, "8", between(1, 4096), Effect::results, "Rows of lora_A, and columns of lora_B."),
-    key("alpha", t_real, "16.0", between(0, 1e6), Effect::results,
+    key("alpha", t_real, "16.0", between(1e-6, 1e6), Effect::results,
         "What an adapter makes is multiplied by alpha / rank."),
     key("rslora", t_bool, "false", Effect::results, "Multiply by alpha / sqrt(rank) instead."),
     key("dropout", t_real, "0.0", between(0, 0.99), Effect::results,
         "The share of what adapters read that is left out, in training."),
     key("targets", t_list | t_null, "null", Effect::results,
         "Linear layers that get one, by the last parts of their names, such as q_proj or attn.c_attn, or by patterns "
-        "with * for any characters. null: all between embedding and head, but those of experts."),
+        "with * for any characters. null: all between embedding and head, but those of routed experts."),
 };
 
 constexpr Key fp8_keys[] = {

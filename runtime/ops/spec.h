@@ -90,9 +90,9 @@ double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use 
 double role_bytes(const ProgramSet& set, const Op& op, Role role);
 // Of the ranks that hold a unit, the one that refines the op's unit i.
 int owner_of_refined(const Op& op, size_t i, int ranks);
-// What every rank holds in the end.
 // Says that a gather makes numbers of weights in few bits.
 bool gathers_packed(const Op& op, const Layout& layout);
+// Counts the bytes that every rank holds in the end.
 Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout& layout);
 OpCost cost_at_memory(const CostCall& call, double bytes);  // of the host on its lane, else of the device
 OpCost touched_bytes_cost(const CostCall& call);            // of all that it names

@@ -200,22 +200,28 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
 
 // A target without a layer would train nothing, or less than was meant.
 void check_adapters(const models::Model& model) {
-  constexpr std::string_view down = ".lora_A.weight";
+  constexpr std::string_view down = ".lora_A.weight", weight = ".weight";
   const models::Adapters& adapters = model.adapters;
   if (adapters.rank == 0) return;
-  std::vector<std::string> adapted, layers;
+  std::vector<std::string> adapted;
+  std::set<std::string> legal;  // behind the layer's number
   for (const auto& ref : model.canonical_params()) {
-    const std::string& name = model.blocks[ref.block]->params()[ref.index].name;
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    const std::string& name = param.name;
     if (name.ends_with(down)) adapted.push_back(name.substr(0, name.size() - down.size()));
-    if (ref.block == 1 && name.ends_with(".weight")) layers.push_back(name.substr(0, name.size() - 7));
+    const int64_t layer = models::layer_of(name);
+    const bool routed = name.find(".experts.") != std::string::npos || name.ends_with("mlp.gate.weight");
+    if (param.adapter || routed || layer < 0 || param.shape.size() != 2 || !name.ends_with(weight)) continue;
+    const size_t at = name.find(fmt::format(".{}.", layer)) + fmt::format(".{}.", layer).size();
+    legal.insert(name.substr(at, name.size() - weight.size() - at));
   }
   for (const std::string& target : adapters.targets) {
     const auto taken = [&](const std::string& layer) { return models::Adapters::takes(target, layer); };
     if (std::any_of(adapted.begin(), adapted.end(), taken)) continue;
     throw core::ConfigError(fmt::format(
-        "adapters.targets names '{}', but no linear layer that can have an adapter has a name that ends with "
-        "it. Embedding, norms, head and experts have none. A block of the model has {}.",
-        target, fmt::join(layers, ", ")));
+        "adapters.targets has '{}', which takes no linear layer that can have an adapter. Legal are the last "
+        "parts of these names, and patterns of whole ones: {}. Left out, targets are all of them.",
+        target, fmt::join(legal, ", ")));
   }
   if (adapted.empty()) throw core::ConfigError("adapters.type is set, but the model has no layer that could have one.");
 }

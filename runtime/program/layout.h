@@ -52,10 +52,10 @@ struct Layout : RunSettings, Decisions {
     return has_master(unit) ? unit.held.states : unit.held.weights;
   }
   core::Form logical_form(const optimizer::Unit& unit) const { return core::form_of(logical_type(unit)); }
-  // How the weights that blocks read are kept, and those that checkpoints save.
+  // The forms in which the weights are kept that blocks read, and those that checkpoints save.
   core::Form weight_form(const optimizer::Unit& unit) const { return unit.packed.value_or(core::form_of(compute)); }
   core::Form saved_form(const optimizer::Unit& unit) const { return unit.packed.value_or(logical_form(unit)); }
-  // Weights that are brought together, or made numbers, in front of each use.
+  // Says that a unit's weights are brought together, or made numbers, in front of each use.
   bool gathers(const optimizer::Unit& unit) const {
     return unit.packed || unit.held.weights == optimizer::Extent::shard;
   }

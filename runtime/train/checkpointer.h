@@ -21,7 +21,8 @@ struct CheckpointOptions {
   // Write from copies in the host tier while training goes on (the session needs the program "save"). Otherwise save()
   // returns when the checkpoint is on disk.
   bool background = false;
-  bool trained_only = false;  // leave out the weights of frozen units
+  // Says which frozen weights need not be saved, since they lie elsewhere. Null: all are saved.
+  std::function<bool(const std::string& parameter)> lies_elsewhere = nullptr;
 };
 
 // How a save ended; alike in all processes.

@@ -54,12 +54,14 @@ Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64
 
 // The parts of a unit's parameters that lie in what one rank saves.
 void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, optimizer::SavedPart piece,
-              const Run& part, int tensor_rank, int expert_rank) {
+              const Run& part, int tensor_rank, int expert_rank,
+              const std::function<bool(const std::string&)>& left_out = nullptr) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
     const std::string param = place.param->name_at(expert_rank);
+    if (!unit.trained && left_out && left_out(param)) continue;
     const std::string name = kind.empty() ? param : state_name(kind, param);
     runs.push_back(run_of(part, from - begin, name, place.param->shape, from - place.offset, to - from));
     runs.back().slice = place.param->slice, runs.back().tensor_rank = tensor_rank;
@@ -76,11 +78,10 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   const int expert_rank = layout.mesh.place(Axis::expert, rank);
   for (size_t u = 0; u < units.size(); ++u) {
-    if (units[u].counted_elsewhere) continue;  // another stage saves it
-    if (options_.trained_only && !units[u].trained) continue;
+    if (units[u].counted_elsewhere) continue;             // another stage saves it
     if (!units[u].sliced() && tensor_rank > 0) continue;  // the first of the ranks that all have it does
     const optimizer::SavedPart piece = saved_part(units[u], layout.mesh, rank);
-    add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank, expert_rank);
+    add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank, expert_rank, options_.lies_elsewhere);
   }
   return runs;
 }

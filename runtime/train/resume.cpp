@@ -76,9 +76,11 @@ void require_same_model(const Config& config, const Reader& reader) {
     // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
     // Positions of the rule "dynamic" stretch with sequences beyond it.
     const bool stretches = found.value("rope_scaling.rope_type", Json()) == "dynamic";
-    if (reader.plain() && key == "sequence" && (wanted[key] < value || stretches)) continue;
+    const bool starts_anew = reader.plain() || config.run.load_module_only || reader.manifest().step == 0;
+    if (starts_anew && key == "sequence" && (wanted[key] < value || stretches)) continue;
     differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
-                                      reader.plain() ? "its config.json" : "it", value.dump()));
+                                      reader.plain() && reader.base().empty() ? "its config.json" : "it",
+                                      value.dump()));
   }
   // Weights fit either way: those of a dense model, or taken alone, may start another pattern. A run that goes on must
   // not change what its layers attend to.
@@ -233,6 +235,15 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
       of_files.insert(reader.weights().name_in_file(name));
   }
   if (of_files.empty()) return;
+  const auto adapter = std::find_if(of_files.begin(), of_files.end(), [](const std::string& name) {
+    return checkpoint::MergedWeights::is_adapter(name);
+  });
+  if (adapter != of_files.end() && reader.manifest().model.contains("adapters")) {
+    throw core::ConfigError(core::printable(
+        fmt::format("{}: it has the adapter '{}', and the configuration has none there (adapters.targets); give the "
+                    "section `adapters` that it was trained with, or merge it first (zrt checkpoint export)",
+                    reader.folder().string(), *adapter)));
+  }
   std::vector<std::string> left_over(of_files.begin(), of_files.end());
   constexpr size_t named = 3;
   const size_t more = left_over.size() - std::min(left_over.size(), named);
@@ -254,6 +265,12 @@ void require_weights(const Reader& reader, const models::Model& model) {
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     if (param.adapter && anew) continue;
+    if (param.adapter && !reader.weights().has(param.name)) {
+      throw core::ConfigError(core::printable(fmt::format(
+          "{}: it has adapters, but no '{}', which adapters.targets asks for; give the targets that they were "
+          "trained with, or leave the section out where the folder says them",
+          reader.folder().string(), param.name)));
+    }
     for (int at = 0; at < param.places(); ++at) {
       require_tensor(&reader.weights(), reader, param.name_at(at), param.whole_shape());
     }
@@ -268,6 +285,13 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const std::string &param = tensor.param->param->name, name = state_name(kind.kind, param);
+        if (tensor.param->param->adapter && !reader.weights().has(param)) {
+          throw core::ConfigError(
+              fmt::format("{}: adapters are to begin beside its weights, and it goes on with states of an optimizer, "
+                          "which they have "
+                          "none of; set run.load_module_only to start from its weights alone",
+                          reader.folder().string()));
+        }
         if (!reader.states() || !reader.states()->has(name)) {
           throw core::ConfigError(fmt::format(
               "{}: '{}' is to be updated by {}, which keeps '{}', and the checkpoint has none of it. Give the "

@@ -40,13 +40,17 @@ namespace {
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
 
-// Says where the weights beside adapters lie, so that checkpoints need not repeat them: in the folder of Hugging Face
-// that the run began with. Null: checkpoints hold all.
+// Says where the weights beside adapters lie: in the folder of Hugging Face or the checkpoint of another run that the
+// run began with. Checkpoints then need not repeat them, and cannot have them in fewer bits than they came in. Null:
+// checkpoints hold all.
 checkpoint::Json base_of(const Config& config, const checkpoint::Reader* resumed) {
   if (config.model.adapters.rank == 0 || !resumed) return nullptr;
   if (!resumed->plain()) {
     const checkpoint::Json& made_by = resumed->manifest().made_by;
-    return made_by.is_object() ? made_by.value(checkpoint::base_key, checkpoint::Json()) : checkpoint::Json();
+    if (made_by.is_object() && made_by.contains(checkpoint::base_key)) return made_by[checkpoint::base_key];
+    const std::filesystem::path store = std::filesystem::weakly_canonical(resumed->folder()).parent_path();
+    const bool own = store == std::filesystem::weakly_canonical(std::filesystem::path(config.run.out) / "checkpoints");
+    return own ? checkpoint::Json() : checkpoint::base_json(resumed->folder());
   }
   return checkpoint::base_json(resumed->base().empty() ? resumed->folder() : resumed->base());
 }
@@ -176,7 +180,17 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   base_ = base_of(config_, resumed);
   CheckpointOptions checkpoints{[this] { return out_ / "checkpoints"; }, config_.run.keep_last, config_.run.keep_every,
-                                copies, !base_.is_null()};
+                                copies};
+  if (!base_.is_null()) {
+    // A folder of Hugging Face is the base itself.
+    std::set<std::string> kept;
+    const bool has_base =
+        resumed->plain() ? !resumed->base().empty() : resumed->manifest().made_by.contains(checkpoint::base_key);
+    if (has_base) kept = resumed->own_weights();
+    checkpoints.lies_elsewhere = [kept](const std::string& parameter) {
+      return !kept.contains(parameter) && !checkpoint::MergedWeights::is_adapter(parameter);
+    };
+  }
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step, delink_.save_seconds = outcome.write_seconds;
@@ -259,7 +273,8 @@ void Training::step() {
   }
   if (hooks_.step) hooks_.step(result_.last);
   numbers_->stepped(result_.last);
-  const bool flat = plateau_ && plateau_->reached(result_.last.loss);
+  if (result_.last.counted_tokens > 0) last_loss_ = result_.last.loss;
+  const bool flat = plateau_ && result_.last.counted_tokens > 0 && plateau_->reached(result_.last.loss);
   delink_due_ = life_.sharing && (flat || config_.pseudo_to_real->at_step == step_);
   if (delink_due_) delink_.began = std::chrono::steady_clock::now();
   behind_step_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - end).count();
@@ -347,7 +362,7 @@ void Training::finish() {
   if (validation_ && over) summary.validation = evaluate_now(0);
   summary.steps = step_;
   summary.skipped = step_ - static_cast<int64_t>(session_->executor(0).control().persistent.progress[0].updates);
-  summary.final_loss = result_.last.loss;
+  summary.final_loss = last_loss_;
   measure_run(*session_, seconds_, result_.last.tokens, summary);
   summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
   result_.memory = measure_memory(*session_);

@@ -74,6 +74,7 @@ class Training {
   std::unique_ptr<data::ReadAhead> ahead_;  // of it
   std::optional<EvalData> validation_;
   checkpoint::Json data_;       // data_json()
+  double last_loss_ = NAN;      // of a step with a token that counts
   checkpoint::Json base_;       // see base_of
   bool fused_experts_ = false;  // as in what the run began with
   BatchFiller filler_;          // set while something else than training reads batches

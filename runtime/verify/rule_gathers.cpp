@@ -18,7 +18,7 @@ bool brings_together(OpKind kind) {
 const Access* GatherRule::source_of(const Access& access) const {
   size_t written = 0, nth = 0, sources = 0;
   for (const Access& other : walk_.op().accesses) {
-    if (other.role == Role::packed) continue;  // which the op alone reads
+    if (other.role == Role::packed) continue;  // the op alone reads it
     if (&other == &access) nth = written;
     other.use == Use::write ? ++written : ++sources;
   }

@@ -166,7 +166,7 @@ class SizeChecker {
         return block_bytes(op).cache;
       case Role::weight:
         if (!block && layout_.units.units[u].packed) {
-          return core::form_bytes(*layout_.units.units[u].packed, layout_.units.units[u].shard);
+          return core::form_bytes(*layout_.units.units[u].packed, layout_.units.units[u].extent(held(u).weights));
         }
         return unit_bytes(u, block ? optimizer::Extent::full : optimizer::Extent::shard, type_of(op));
       case Role::packed:  // its units are all packed, and have one each or none

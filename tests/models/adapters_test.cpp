@@ -226,7 +226,9 @@ TEST_CASE("dropout of adapters draws the same numbers in forward and backward, a
   loss(c.weights);
   const Tensors grads = runner.grads();
   // Central differences along the gradient of each adapter; fp32 losses of 39 tokens are off by some 1e-5.
-  for (const auto& [name, values] : grads) {
+  for (const auto& entry : grads) {
+    const std::string& name = entry.first;
+    const std::vector<double>& values = entry.second;
     if (name.find(".lora_") == std::string::npos) continue;
     double squares = 0;
     for (const double value : values) squares += value * value;

@@ -1,6 +1,7 @@
 // Runs with adapters from a folder of Hugging Face to one of PEFT and to merged weights.
 #include "catch.h"
 #include "program.h"
+#include "runtime/train/checkpoint/tensor_set.h"
 
 namespace zrt::adapter_run_test {
 namespace {
@@ -85,6 +86,72 @@ TEST_CASE(
   CHECK(merged < begun);
   const Result planned = run_zrt("plan " + (run.folder / "peft") + " --set model.sequence=32");
   CHECK_THAT(planned.text, Contains("frozen:") && Contains("lora_A"));
+}
+
+TEST_CASE("weights that were trained beside adapters stay when a later run freezes them, and PEFT does not lose them") {
+  const Run run;
+  const std::string norms = R"( --set 'parameter_groups=[{"match": "*norm.weight", "trainable": true}]')";
+  REQUIRE(run.train("first", 1, "--resume " + run.base + norms).code == 0);
+  const Result second = run.train("second", 1, "--resume " + (run.folder / "first") + " --set run.steps=8");
+  INFO(second.text);
+  REQUIRE(second.code == 0);
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  CHECK(inspected(run.folder / "second/checkpoints/step_8")["tensors"].contains(norm));
+  const auto exported = [&](const char* name) {
+    const std::string out = run.folder / (std::string(name) + "_out");
+    REQUIRE(run_zrt("checkpoint export " + (run.folder / name) + " --out " + out).code == 0);
+    return zrt::runtime::checkpoint::TensorSet(out, {out + "/model.safetensors"});
+  };
+  const auto values = [&](const zrt::runtime::checkpoint::TensorSet& set) {
+    std::vector<float> all(static_cast<size_t>(set.elements(norm)));
+    set.read(norm, 0, all);
+    return all;
+  };
+  const auto first = values(exported("first"));
+  CHECK(first == values(exported("second")));
+  CHECK(first != values(zrt::runtime::checkpoint::TensorSet(run.base, {run.base + "/model.safetensors"})));
+  const Result peft =
+      run_zrt("checkpoint export " + (run.folder / "first") + " --adapters --out " + (run.folder / "p"));
+  CHECK(peft.code != 0);
+  CHECK_THAT(peft.text, Contains("was trained beside the adapters"));
+}
+
+TEST_CASE(
+    "a run that begins with an imported model exports its weights as they came, though it computes with four bits") {
+  const Run run;
+  REQUIRE(run_zrt("checkpoint import " + run.base + " --out " + (run.folder / "imported")).code == 0);
+  const Result trained = run.train("run", 1, "--resume " + (run.folder / "imported") + " --set bf16.enabled=true");
+  INFO(trained.text);
+  REQUIRE(trained.code == 0);
+  const std::string out = run.folder / "out";
+  REQUIRE(run_zrt("checkpoint export " + (run.folder / "run") + " --out " + out).code == 0);
+  const zrt::runtime::checkpoint::TensorSet merged(out, {out + "/model.safetensors"});
+  const zrt::runtime::checkpoint::TensorSet before(run.base, {run.base + "/model.safetensors"});
+  for (const std::string& name : before.names()) {
+    std::vector<float> was(static_cast<size_t>(before.elements(name))), is(was.size());
+    before.read(name, 0, was), merged.read(name, 0, is);
+    INFO(name);
+    const bool adapted = name.find("q_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
+    CHECK((is == was) == !adapted);
+  }
+}
+
+TEST_CASE(
+    "a matrix of adapters that is frozen is saved with the other, and other targets than were trained are refused") {
+  const Run run;
+  const std::string half = R"( --set 'parameter_groups=[{"match": "*.lora_A.weight", "trainable": false}]')";
+  REQUIRE(run.train("half", 1, "--resume " + run.base + half).code == 0);
+  REQUIRE(run.train("half", 1, "--resume auto --set run.steps=8" + half).code == 0);
+  REQUIRE(run_zrt("checkpoint export " + (run.folder / "half") + " --adapters --out " + (run.folder / "p")).code == 0);
+  const auto refused = [&](const std::string& options) {
+    const Result result = run.train("other", 1, "--resume " + (run.folder / "p") + options);
+    CHECK(result.code != 0);
+    return result.text;
+  };
+  CHECK_THAT(refused(R"( --set 'adapters.targets=["q_proj"]')"), Contains("down_proj") && Contains("adapters.targets"));
+  CHECK_THAT(refused(R"( --set 'adapters.targets=["q_proj", "mlp.down_proj", "o_proj"]')"),
+             Contains("o_proj") && Contains("adapters.targets"));
+  CHECK_THAT(refused(" --set adapters.rank=2"), Contains("adapters.rank is 2 but it has 4"));
 }
 
 TEST_CASE("adapters whose base is gone or another are refused with its folder, and what is theirs can be looked at") {

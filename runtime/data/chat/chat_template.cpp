@@ -58,6 +58,28 @@ size_t begin_of_answer(const Text& text, const std::string& before, size_t from,
   return at;
 }
 
+// A message as transformers hands it to templates: without keys that are null, and with a thought under all of its
+// names.
+ordered_json as_handed_on(const ordered_json& message) {
+  if (!message.is_object()) return message;
+  ordered_json kept = ordered_json::object();
+  for (const auto& [name, value] : message.items()) {
+    if (!value.is_null()) kept[name] = value;
+  }
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto thought = kept.find(name);
+    if (thought == kept.end()) continue;
+    const ordered_json value = *thought;
+    kept["reasoning_content"] = value;
+    if (!kept.contains("thinking")) kept["thinking"] = value;
+    break;
+  }
+  return kept;
+}
+
+// Stands for an answer without a word, so that it is known where that stands.
+const std::string no_word = "\xEE\x80\x80";
+
 ordered_json turn(const char* role, const char* content) {
   return {{"role", role}, {"content", content}};
 }
@@ -121,7 +143,8 @@ Text ChatTemplate::render_marked(const ordered_json& messages, const ordered_jso
   Map variables = tokens_;
   List said;
   int answers = 0;
-  for (const ordered_json& message : messages) {
+  for (const ordered_json& given : messages) {
+    const ordered_json message = as_handed_on(given);
     const bool answer = message.is_object() && message.value("role", "") == "assistant";
     said.push_back(marked(message, answer ? static_cast<char>(first_answer + answers % answer_marks) : said_by_others));
     answers += answer ? 1 : 0;
@@ -143,10 +166,38 @@ Conversation ChatTemplate::render(const ordered_json& messages, const ordered_js
   Conversation conversation{text.bytes, std::string(text.bytes.size(), 0)};
   if (template_.has_generation()) {
     for (size_t i = 0; i < text.marks.size(); ++i) conversation.counts[i] = text.marks[i] == generation_mark ? 1 : 0;
-  } else {
+  } else if (!count_with_empty_answers(messages, tools, conversation)) {
     count_turns(text, conversation.counts);
   }
   return conversation;
+}
+
+// False where no answer is empty, or the template makes another text of one that is not.
+bool ChatTemplate::count_with_empty_answers(const ordered_json& messages, const ordered_json& tools,
+                                            Conversation& conversation) const {
+  ordered_json filled = messages;
+  bool any = false;
+  for (ordered_json& message : filled) {
+    if (!message.is_object() || message.value("role", "") != "assistant" ||
+        message.value("content", ordered_json()) != "")
+      continue;
+    message["content"] = no_word, any = true;
+  }
+  if (!any || conversation.text.find(no_word) != std::string::npos) return false;
+  const Text text = render_marked(filled, tools, false);
+  std::string counts(text.bytes.size(), 0);
+  count_turns(text, counts);
+  Conversation found;
+  for (size_t at = 0; at < text.bytes.size(); ++at) {
+    if (text.bytes.compare(at, no_word.size(), no_word) == 0) {
+      at += no_word.size() - 1;
+      continue;
+    }
+    found.text += text.bytes[at], found.counts += counts[at];
+  }
+  if (found.text != conversation.text) return false;
+  conversation.counts = found.counts;
+  return true;
 }
 
 void ChatTemplate::count_turns(const Text& text, std::string& counts) const {

@@ -38,6 +38,8 @@ class ChatTemplate {
  private:
   Text render_marked(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools, bool prompts) const;
   void count_turns(const Text& text, std::string& counts) const;
+  bool count_with_empty_answers(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                                Conversation& conversation) const;
 
   Template template_;
   Map tokens_;

@@ -35,6 +35,8 @@ const std::set<std::string> known_keys{"auto_mapping",
                                        "fan_in_fan_out",
                                        "inference_mode",
                                        "init_lora_weights",
+                                       "layers_pattern",  // tensors say it by their names
+                                       "layers_to_transform",
                                        "lora_alpha",
                                        "lora_dropout",
                                        "megatron_core",
@@ -50,7 +52,7 @@ const std::set<std::string> known_keys{"auto_mapping",
 // Ways to begin that leave the base as it is; others take out of it what the adapters begin with.
 const std::set<Json> known_beginnings{true, false, "gaussian", "eva", "orthogonal"};
 
-// Whether a key has the value that changes nothing.
+// Says that a key has the value that changes nothing.
 bool is_off(const Json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
@@ -125,9 +127,19 @@ std::vector<std::string> matrices_of(const TensorSet& weights) {
   std::vector<std::string> layers;
   for (const std::string& name : weights.names()) {
     if (!name.ends_with(weight_name) || MergedWeights::is_adapter(name) || weights.shape(name).size() != 2) continue;
+    if (name.find(".experts.") != std::string::npos || name.ends_with("mlp.gate.weight")) continue;
     if (models::layer_of(name) >= 0) layers.push_back(name.substr(0, name.size() - weight_name.size()));
   }
   return layers;
+}
+
+// Throws DataError where the layer has one of an adapter's two matrices.
+bool has_adapter(const Reader& reader, const std::string& layer) {
+  const bool down = reader.weights().has(layer + std::string(down_name));
+  if (down == reader.weights().has(layer + std::string(up_name))) return down;
+  refuse_adapters(reader.folder(),
+                  fmt::format("'{}' has one of the two matrices of its adapter; the other, '{}', is missing", layer,
+                              layer + std::string(down ? up_name : down_name)));
 }
 
 fs::path base_folder(const fs::path& folder, const Json& config) {
@@ -138,8 +150,8 @@ fs::path base_folder(const fs::path& folder, const Json& config) {
   }
   refuse_adapters(
       folder / adapter_config_name,
-      fmt::format("'base_model_name_or_path' is {}, which is no folder here. Download that model, and write "
-                  "its folder there",
+      fmt::format("'base_model_name_or_path' is {}, which is no folder here. Write the folder of that model "
+                  "there, once it is downloaded or exported",
                   named.dump()));
 }
 
@@ -161,7 +173,9 @@ Json base_json(const fs::path& folder) {
   Json files = Json::object();
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const fs::path& path = entry.path();
-    if (path.extension() != ".safetensors" && path.filename() != "config.json") continue;
+    if (path.extension() != ".safetensors" && path.filename() != "config.json" && path.filename() != manifest_name) {
+      continue;
+    }
     files[path.filename().string()] = core::InputFile(path).sampled_xxh3();
   }
   return {{"folder", fs::absolute(folder).lexically_normal().string()}, {"files", std::move(files)}};
@@ -179,7 +193,7 @@ Reader open_base(const Json& base, const fs::path& checkpoint) {
                                             "was trained; put the old ones there again",
                                             folder.string()));
   }
-  return open_hugging_face(folder);
+  return fs::exists(folder / manifest_name) ? Reader(folder, false) : open_hugging_face(folder);
 }
 
 Reader open_adapters(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
@@ -198,7 +212,13 @@ Reader open_adapters(const fs::path& folder, const std::function<void(const std:
   const std::string type = model.at("type").get<std::string>();
   const std::vector<std::string> layers = matrices_of(weights.weights());
   std::map<std::string, std::string> ours;  // by PEFT's names of the matrices
+  std::set<std::string> fused;
   for (const std::string& layer : layers) {
+    const std::string tensor = models::hugging_face_name(type, layer + std::string(weight_name));
+    if (!models::fused_tensor(model, tensor).parts.empty()) {
+      for (const std::string_view part : {down_name, up_name}) fused.insert(peft_name(type, layer) + std::string(part));
+      continue;
+    }
     for (const std::string_view part : {down_name, up_name}) {
       ours[peft_name(type, layer) + std::string(part)] = layer + std::string(part);
     }
@@ -207,25 +227,38 @@ Reader open_adapters(const fs::path& folder, const std::function<void(const std:
   std::set<std::string> adapted;
   tensors.rename([&](const std::string& name) -> std::optional<std::string> {
     const auto found = ours.find(name);
+    if (fused.contains(name)) {
+      refuse_adapters(
+          folder / adapter_weights_name,
+          fmt::format("tensor '{}' is of an adapter for several matrices that zrt keeps apart; merge it into "
+                      "the base with PEFT (merge_and_unload)",
+                      name));
+    }
     if (found == ours.end()) {
-      refuse_adapters(folder / adapter_weights_name,
-                      fmt::format("tensor '{}' is of no linear layer of the base {}; a layer's is called '{}'", name,
-                                  of.string(), ours.empty() ? "" : ours.begin()->first));
+      refuse_adapters(
+          folder / adapter_weights_name,
+          fmt::format("tensor '{}' is of no linear layer of the base {} that can have an adapter (those of experts "
+                      "cannot); a layer's is called '{}'",
+                      name, of.string(), ours.empty() ? "" : ours.begin()->first));
     }
     const std::string& to = found->second;
     adapted.insert(to.substr(0, to.size() - down_name.size()));
     return to;
   });
-  const auto rank = static_cast<int64_t>(number_of(config, "r", 0, file));
+  const Json rank = config.value("r", Json());
+  for (const std::string& layer : adapted) {
+    if (tensors.shape(layer + std::string(down_name)).front() == rank) continue;
+    refuse_adapters(file, fmt::format("'r' is {}, and '{}' has rank {}", rank.dump(), layer,
+                                      tensors.shape(layer + std::string(down_name)).front()));
+  }
   model["adapters"] = {{"type", "lora"},
                        {"rank", rank},
                        {"alpha", number_of(config, "lora_alpha", 8, file)},
                        {"rslora", config.value("use_rslora", Json(false)) == true},
                        {"dropout", number_of(config, "lora_dropout", 0, file)},
                        {"targets", targets_for(adapted, layers)}};
-  tensors.include(weights.weights());
   Reader all(folder, std::move(model), std::move(tensors));
-  all.set_base(of);
+  all.add_base(of, weights.weights());
   return all;
 }
 
@@ -237,6 +270,14 @@ std::vector<std::string> export_adapters(const Reader& reader, const fs::path& f
   if (!model.contains("adapters")) {
     refuse_adapters(reader.folder(), "its model has no adapters; export it without --adapters");
   }
+  reader.require_base();
+  models::to_hugging_face(model, core::DType::f32);  // throws for a model that Hugging Face does not have
+  for (const std::string& name : reader.own_weights()) {
+    if (reader.base().empty() || MergedWeights::is_adapter(name)) continue;
+    refuse_adapters(reader.folder(), fmt::format("'{}' was trained beside the adapters, and a folder of PEFT has these "
+                                                 "alone; export the merged weights instead",
+                                                 name));
+  }
   const Json& from = model["adapters"];
   const std::string type = model.at("type").get<std::string>();
   SafetensorsHeader header;
@@ -246,6 +287,7 @@ std::vector<std::string> export_adapters(const Reader& reader, const fs::path& f
     if (!MergedWeights::is_adapter(name)) continue;
     const std::string layer = name.substr(0, name.size() - down_name.size());
     const std::string weight = layer + std::string(weight_name);
+    has_adapter(reader, layer);
     if (!models::fused_tensor(model, models::hugging_face_name(type, weight)).parts.empty()) {
       refuse_adapters(reader.folder(),
                       fmt::format("'{}' is a part of '{}' in files of this type, and PEFT has one adapter for all of "
@@ -262,8 +304,8 @@ std::vector<std::string> export_adapters(const Reader& reader, const fs::path& f
   for (const std::string& layer : matrices_of(reader.weights()))
     all.push_back(peft_name(type, layer).substr(peft_prefix.size()));
   Json config{{"peft_type", "LORA"},
-              {"task_type", "CAUSAL_LM"},
-              {"base_model_name_or_path", reader.base().empty() ? Json() : Json(reader.base().string())},
+              {"task_type", models::find_model_spec(type)->causal ? Json("CAUSAL_LM") : Json()},
+              {"base_model_name_or_path", is_hugging_face(reader.base()) ? Json(reader.base().string()) : Json()},
               {"r", from.at("rank")},
               {"lora_alpha", from.at("alpha")},
               {"lora_dropout", from.at("dropout")},
@@ -316,7 +358,7 @@ void MergedWeights::load(const std::string& layer) {
 void MergedWeights::read(const std::string& parameter, int64_t begin, std::span<float> out, core::DType type) {
   reader_.weights().read_finite(parameter, begin, out, type);
   const std::string layer = parameter.substr(0, parameter.size() - std::min(parameter.size(), weight_name.size()));
-  if (!parameter.ends_with(weight_name) || !reader_.weights().has(layer + std::string(down_name))) return;
+  if (!parameter.ends_with(weight_name) || !has_adapter(reader_, layer)) return;
   if (layer_ != layer) load(layer);
   const Json& model = reader_.manifest().model;
   const Json& from = model.at("adapters");

@@ -25,7 +25,7 @@ Reader open_adapters(const std::filesystem::path& folder, const std::function<vo
 bool is_plain(const std::filesystem::path& folder);
 Reader open_plain(const std::filesystem::path& folder, const std::function<void(const std::string&)>& warn = {});
 
-// What a manifest says (made_by) of the base of a checkpoint that holds what is trained alone: its folder, and hashes
+// A manifest says (made_by) where the base of a checkpoint lies that does not hold all weights: its folder, and hashes
 // that tell another model apart.
 inline constexpr const char* base_key = "base";
 Json base_json(const std::filesystem::path& folder);

@@ -47,11 +47,12 @@ Reader::Reader(const std::filesystem::path& folder, bool hashes)
       weights_(folder, files_of(folder, manifest_, false)) {
   const auto states = files_of(folder, manifest_, true);
   if (!states.empty()) states_.emplace(folder, states);
+  for (const std::string& name : weights_.names()) own_.insert(name);
   if (manifest_.made_by.is_object() && manifest_.made_by.contains(base_key)) {
     try {
       const Json& base = manifest_.made_by[base_key];
       base_ = base.at("folder").get<std::string>();
-      weights_.include(open_base(base, folder).weights());
+      add_base(base_, open_base(base, folder).weights());
     } catch (const std::exception& error) {
       base_error_ = error.what();
     }
@@ -73,12 +74,18 @@ Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weight
   manifest_.model = std::move(model);
   manifest_.made_by = {{"imported", true}};
   keep_fused_experts(manifest_, fused_experts);
+  for (const std::string& name : weights_.names()) own_.insert(name);
 }
 
 std::string Reader::origin(const std::string& tensor) const {
   if (!sharing_) return tensor;
   const size_t param = weights_.has(tensor) ? 0 : tensor.find('.') + 1;
   return tensor.substr(0, param) + models::shared_name(*sharing_, tensor.substr(param));
+}
+
+void Reader::add_base(const std::filesystem::path& folder, const TensorSet& weights) {
+  base_ = folder;
+  weights_.include(weights);
 }
 
 void Reader::require_base() const {

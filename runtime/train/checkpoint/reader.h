@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -28,7 +29,10 @@ class Reader {
   const std::filesystem::path& folder() const { return folder_; }
   // The folder of Hugging Face whose weights adapters belong to, where they lie apart; "": they do not.
   const std::filesystem::path& base() const { return base_; }
-  void set_base(const std::filesystem::path& folder) { base_ = folder; }
+  // Takes the weights of its base, too.
+  void add_base(const std::filesystem::path& folder, const TensorSet& weights);
+  // The weights that lie in its own files, not in those of the base.
+  const std::set<std::string>& own_weights() const { return own_; }
   // Throws DataError where weights of the base cannot be read, which only who looks at what is trained can do without.
   void require_base() const;
   const Manifest& manifest() const { return manifest_; }
@@ -49,6 +53,7 @@ class Reader {
  private:
   std::filesystem::path folder_, base_;
   std::string base_error_;
+  std::set<std::string> own_;
   bool plain_ = false;
   Manifest manifest_;
   TensorSet weights_;

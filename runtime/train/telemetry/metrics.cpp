@@ -54,7 +54,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   StepMetrics m;
   m.step = step;
   // A NaN's sign means nothing, and would be printed.
-  m.loss = std::isnan(control.mean_loss) ? NAN : control.mean_loss;
+  m.loss = std::isnan(control.mean_loss) || control.mean_tokens == 0 ? NAN : control.mean_loss;
   m.grad_norm = std::isnan(control.grad_norm) ? NAN : control.grad_norm;
   // Adafactor may choose its own.
   m.lr = control.decision[0].skip ? control.inputs.rates.lr : control.decision[0].lr;

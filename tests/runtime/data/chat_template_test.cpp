@@ -114,6 +114,34 @@ std::string refusal(const std::string& source) {
   return error_of<ConfigError>([&] { printed(source); });
 }
 
+TEST_CASE("the end of an empty answer counts, as in copies of the templates with generation blocks") {
+  const ordered_json messages = ordered_json::parse(
+      R"([{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "again"},
+          {"role": "assistant", "content": "yes"}])");
+  for (const char* family : {"chatml", "llama3", "gemma", "qwen3"}) {
+    const Conversation plain = ChatTemplate(source_of(family, false), tokens()).render(messages, nullptr);
+    const Conversation marked = ChatTemplate(source_of(family, true), tokens()).render(messages, nullptr);
+    CAPTURE(family, plain.text);
+    CHECK(plain.text == marked.text);
+    CHECK(counted(plain) == counted(marked));
+  }
+}
+
+TEST_CASE("keys that are null are left out, and a thought has all of its names") {
+  const std::string source =
+      "{% for m in messages %}{{ m.role }}:{{ m.content is defined }}:{{ m.thinking }}:{{ m.reasoning_content }};{% "
+      "endfor %}";
+  const auto text = [&](const char* message) {
+    const ordered_json messages = ordered_json::array({ordered_json::parse(message)});
+    return ChatTemplate(source + "{{ 'answer' if messages[-1].content == 'answer' else '' }}", {})
+        .render(messages, nullptr)
+        .text;
+  };
+  CHECK(text(R"({"role": "assistant", "content": null, "reasoning": "so"})") == "assistant:False:so:so;");
+  CHECK(text(R"({"role": "assistant", "content": "a", "thinking": "t", "reasoning_content": "r"})") ==
+        "assistant:True:t:r;");
+}
+
 TEST_CASE("the language is Jinja's") {
   for (const ordered_json& snippet : goldens()["snippets"]) {
     INFO(snippet["source"]);

@@ -249,7 +249,7 @@ TEST_CASE("groups say what trains: frozen weights, and some beside adapters") {
                     Contains("not trainable"));
   CHECK_THROWS_WITH(frozen(R"("parameter_groups": [{"match": "*", "trainable": 0}])"), Contains("'trainable'"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora", "targets": ["q_proj", "w_proj"]})"),
-                    Contains("adapters.targets names 'w_proj'") && Contains("self_attn.q_proj"));
+                    Contains("adapters.targets has 'w_proj'") && Contains("self_attn.q_proj"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora", "targets": []})"), Contains("adapters.targets"));
   CHECK_THROWS_WITH(frozen(R"("memory": {"frozen": "nf4"})"), Contains("memory.frozen") && Contains("all are trained"));
   CHECK_THROWS_WITH(frozen(R"("adapters": {"type": "lora"}, "memory": {"frozen": "fp4"})"), Contains("memory.frozen"));

@@ -162,7 +162,6 @@ TEST_CASE("a folder of PEFT that asks for what zrt does not do is refused by the
   refused("rank_pattern", Json{{"q_proj", 4}});
   refused("alpha_pattern", Json{{"q_proj", 4}});
   refused("use_dora", true);
-  refused("layers_to_transform", Json::array({0}));
   refused("init_lora_weights", "pissa");
   refused("trainable_token_indices", Json::array({3}));
   refused("lora_bias", true);
