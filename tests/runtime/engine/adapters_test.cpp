@@ -41,10 +41,12 @@ Setting adapter_setting(unsigned turn) {
 }  // namespace
 
 TEST_CASE("adapters learn beside weights that stay as they were, and have all the states that there are") {
+  unsigned turn = 0;
   for (const ModelType type : model_types) {
     for (const DType compute : {DType::f32, DType::bf16}) {
+      if (left_to_processor(turn++)) continue;
       Setting s = adapter_setting(0);
-      s.compute = compute, s.steps = 12, s.rate = 3e-2;
+      s.compute = compute, s.steps = 6, s.rate = 3e-2;
       const models::Model model = adapted(type, s);
       Setting begun = s;
       begun.steps = 0, begun.eval = false;
