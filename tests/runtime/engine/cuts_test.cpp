@@ -16,6 +16,12 @@ namespace {
 
 constexpr int64_t samples = 12;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t cuts_tried = 25;
+#else
+constexpr size_t cuts_tried = 100;
+#endif
+
 // Few targets count, as in a chat; of some samples none do, and sample 7 has half of them all.
 bool counts(uint32_t step, uint64_t sample, int64_t t) {
   if (sample == 7) return true;
@@ -84,7 +90,7 @@ TEST_CASE("any cut of the same samples gives the same loss, gradient and weights
   twenty.steps = 20, twenty.rate = 0.05;
   const Outcome later = run_cut(whole, twenty, type);
   size_t number = 0;
-  for (const CutOfSamples& cut : cuts(poisons ? 25 : 100)) {
+  for (const CutOfSamples& cut : cuts(cuts_tried)) {
     if (left_to_processor(static_cast<unsigned>(number++))) continue;
     CAPTURE(cut.text());
     const Outcome outcome = run_cut(cut, s, type);
