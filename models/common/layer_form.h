@@ -34,7 +34,7 @@ struct LayerForm {
     norm.add_params(params, prefix, sizes.degrees.shares_rows());
     return weight;
   }
-  // With an adapter where the layer `prefix` is to have one.
+  // Adds an adapter, too, where the layer `prefix` is to have one.
   Product add_product(const std::string& prefix, const Linear& whole, float deviation, int64_t sections = 1) {
     Product product = models::add_product(params, sizes.degrees.tensor, prefix, whole, deviation, sections);
     if (sizes.adapters.takes(prefix)) {

@@ -1,4 +1,4 @@
-// Which options of a build go together, and with its inputs.
+// Checks that the options of a build go together, and with its inputs.
 #pragma once
 #include "runtime/data/build.h"
 #include "runtime/data/tokenizer.h"

@@ -39,7 +39,7 @@ struct Encoded {
 
   std::vector<int32_t> ids;
   std::vector<size_t> id_ends;  // in `ids`
-  // Of conversations: which bytes of the text count, and which ids, 1 or 0 each; else empty.
+  // For conversations these say which bytes of the text count, and which ids, 1 or 0 each; else they are empty.
   std::string text_counts;
   std::vector<uint8_t> counted;
   ByteCounts counts{};  // of the bytes of `text`

@@ -1,4 +1,5 @@
-// Which tokens of a dataset count, as the pair PREFIX.counts.bin and .idx says: bytes, 1 or 0, in the same documents.
+// A mask says which tokens of a dataset count. The pair PREFIX.counts.bin and .idx has it: bytes, 1 or 0, in the same
+// documents.
 // Training on conversations learns from what assistants say alone.
 #pragma once
 #include <cstdint>

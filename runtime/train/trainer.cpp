@@ -13,6 +13,7 @@
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/program/expert_loads.h"
+#include "runtime/train/base_weights.h"
 #include "runtime/train/carry.h"
 #include "runtime/train/checkpoint/adapters.h"
 #include "runtime/train/checkpoint/expert_layout.h"
@@ -39,21 +40,6 @@ namespace {
 
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
-
-// Says where the weights beside adapters lie: in the folder of Hugging Face or the checkpoint of another run that the
-// run began with. Checkpoints then need not repeat them, and cannot have them in fewer bits than they came in. Null:
-// checkpoints hold all.
-checkpoint::Json base_of(const Config& config, const checkpoint::Reader* resumed) {
-  if (config.model.adapters.rank == 0 || !resumed) return nullptr;
-  if (!resumed->plain()) {
-    const checkpoint::Json& made_by = resumed->manifest().made_by;
-    if (made_by.is_object() && made_by.contains(checkpoint::base_key)) return made_by[checkpoint::base_key];
-    const std::filesystem::path store = std::filesystem::weakly_canonical(resumed->folder()).parent_path();
-    const bool own = store == std::filesystem::weakly_canonical(std::filesystem::path(config.run.out) / "checkpoints");
-    return own ? checkpoint::Json() : checkpoint::base_json(resumed->folder());
-  }
-  return checkpoint::base_json(resumed->base().empty() ? resumed->folder() : resumed->base());
-}
 
 // The delink ends with what was loaded from `begin` on.
 void add_load(MeasuredDelink& delink, std::chrono::steady_clock::time_point begin) {
@@ -178,19 +164,10 @@ void Training::start(const checkpoint::Reader* resumed) {
         "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
         "it (memory.host_budget_bytes, or the machine's)");
   }
-  base_ = base_of(config_, resumed);
+  const BaseWeights base = base_weights(config_, resumed);
+  base_ = base.named;
   CheckpointOptions checkpoints{[this] { return out_ / "checkpoints"; }, config_.run.keep_last, config_.run.keep_every,
-                                copies};
-  if (!base_.is_null()) {
-    // A folder of Hugging Face is the base itself.
-    std::set<std::string> kept;
-    const bool has_base =
-        resumed->plain() ? !resumed->base().empty() : resumed->manifest().made_by.contains(checkpoint::base_key);
-    if (has_base) kept = resumed->own_weights();
-    checkpoints.lies_elsewhere = [kept](const std::string& parameter) {
-      return !kept.contains(parameter) && !checkpoint::MergedWeights::is_adapter(parameter);
-    };
-  }
+                                copies, base.lies_elsewhere};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step, delink_.save_seconds = outcome.write_seconds;

@@ -75,7 +75,7 @@ class Training {
   std::optional<EvalData> validation_;
   checkpoint::Json data_;       // data_json()
   double last_loss_ = NAN;      // of a step with a token that counts
-  checkpoint::Json base_;       // see base_of
+  checkpoint::Json base_;       // BaseWeights::named
   bool fused_experts_ = false;  // as in what the run began with
   BatchFiller filler_;          // set while something else than training reads batches
   int64_t step_ = 0, first_step_ = 0;

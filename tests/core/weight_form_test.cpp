@@ -68,7 +68,7 @@ TEST_CASE("a number is off by at most half the distance of two values, and the l
   for (const Form form : forms) {
     const std::vector<float> values = normals(64 * 200, 3);
     const std::vector<float> back = unpacked(form, packed(form, values), 0, 64 * 200);
-    // Of NF4's values the two lowest lie the furthest apart.
+    // The two lowest values of NF4 lie the furthest apart.
     const double most = form == Form::nf4 ? (1 - 0.6961928) / 2 : 0.5 / 127;
     for (size_t b = 0; b < values.size(); b += 64) {
       double scale = 0, worst = 0;

@@ -71,7 +71,7 @@ TEST_CASE(
   const nlohmann::json config = read_json(run.folder / "peft/adapter_config.json");
   CHECK(config["r"] == 4);
   CHECK(config["target_modules"] == nlohmann::json::array({"down_proj", "q_proj"}));
-  // What was merged begins where adapters beside their base ended, but for weights in four bits beside the latter.
+  // Merged weights begin where adapters beside their whole base ended.
   const auto first_loss = [&](const std::string& out, const std::string& options) {
     const Result result = run.train(out, 1, options + " --set run.steps=1 --set optimizer.params.lr=0");
     INFO(result.text);

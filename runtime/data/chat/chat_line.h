@@ -17,7 +17,7 @@ struct ChatLine {
 // a message without a role, a conversation in which no assistant says anything.
 ChatLine read_chat_line(std::string_view line);
 
-// What a model reads of a line. Throws ConfigError, also where the template refuses it or none of it counts.
+// Renders a line as a model reads it. Throws ConfigError, also where the template refuses it or none of it counts.
 Conversation read_conversation(const ChatTemplate& chat_template, std::string_view line);
 
 }  // namespace zrt::runtime::data::chat

@@ -36,7 +36,7 @@ void CountedPart::add(std::string_view piece, const std::vector<std::string>& to
     spans[last - 1] = {end - tokens[last - 1].size(), end, true};
     end -= tokens[last - 1].size();
   }
-  // Where none is left to stand for the rest, the places are wrong.
+  // The places are wrong where no token is left to stand for the rest.
   if (first == last && begin < end)
     begin = flat_.size() - piece.size(), end = flat_.size(), first = 0, last = tokens.size();
   for (size_t i = first; i < last; ++i) spans[i] = {begin, end, last - first == 1};

@@ -1,4 +1,4 @@
-// Which tokens of a part of a text count, from which of its bytes do.
+// Finds the tokens of a part of a text that count, from the bytes of it that do.
 //
 // Between the tokens that stand in a text as they are, a normalizer and a pre-tokenizer rewrite it before the model
 // sees it. What the model sees of a part, one piece behind the other, is its flat text: it has U+2581 for spaces,

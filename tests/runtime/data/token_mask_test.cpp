@@ -1,4 +1,4 @@
-// Which tokens of a dataset count.
+// Masks that say which tokens of a dataset count.
 #include "runtime/data/token_mask.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ TEST_CASE("counts that do not fit are refused by file and place", "[data]") {
   std::filesystem::copy_file(folder / "y.idx", idx, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::copy_file(folder / "y.bin", bin, std::filesystem::copy_options::overwrite_existing);
   CHECK(contains(refusal(), idx + ": its type has the code 8; which tokens count is said by bytes (1, u8)."));
-  // Of other documents.
+  // The pair is one of other documents.
   write_counted(folder / "z", 10, {{1, 2}, {3, 4, 5}}, {{0, 1}, {1, 0, 1}});
   std::filesystem::copy_file(folder / "z.counts.idx", idx, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::copy_file(folder / "z.counts.bin", bin, std::filesystem::copy_options::overwrite_existing);

@@ -1,4 +1,4 @@
-// How data.documents and counts of tokens reach what a run reads, its length and what its checkpoints say.
+// A run reads what data.documents and counts of tokens say, and so its length and its checkpoints follow from them.
 #include <filesystem>
 
 #include "catch.h"
