@@ -29,12 +29,13 @@ struct Call {
   Parts parts = all_parts;  // that forward and backward compute; blocks of one part need not look
   Half half = Half::both;   // of a backward
   bool again = false;  // forward: the first of the parts finds what it keeps, and makes from it what the next one reads
-  const int32_t* tokens = nullptr;   // (rows) embedding
-  const int32_t* targets = nullptr;  // (rows) head; not_counted rows enter neither loss nor gradient
-  const void* input = nullptr;       // (rows, C) output of the previous block
-  void* output = nullptr;            // (rows, C); decode head: (B, V) fp32 logits
-  const void* d_output = nullptr;    // (rows, C) gradient of the output; null for the head, which starts from the loss
-  void* d_input = nullptr;           // (rows, C); null for the embedding
+  const int32_t* tokens = nullptr;     // (rows) embedding
+  const int32_t* targets = nullptr;    // (rows) head; not_counted rows enter neither loss nor gradient
+  const int32_t* positions = nullptr;  // (rows) in their documents, with Shape::documents; else a sample's 0 to T - 1
+  const void* input = nullptr;         // (rows, C) output of the previous block
+  void* output = nullptr;              // (rows, C); decode head: (B, V) fp32 logits
+  const void* d_output = nullptr;  // (rows, C) gradient of the output; null for the head, which starts from the loss
+  void* d_input = nullptr;         // (rows, C); null for the embedding
   // By part: its saved_bytes, written by forward, read by backward. Empty outside training.
   std::span<std::byte* const> saved;
   // By part: its held_bytes, written by the input half of a backward, read by the weight half. Empty with both. The

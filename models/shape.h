@@ -24,6 +24,8 @@ struct Shape {
   bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
   // In training: layers keep what norms and activation functions make, too, so that backward need not make it again.
   bool keeps_outputs = false;
+  // Samples hold documents that attend to themselves alone: Call::positions says where each begins.
+  bool documents = false;
   int64_t rows() const { return mode == Mode::decode ? B : B * T; }
 };
 

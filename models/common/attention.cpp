@@ -15,8 +15,25 @@ Attention::Attention(const BlockSizes& sizes, int64_t all, int64_t all_kv, int64
 
 AttentionShape Attention::shape_of(const Shape& shape, int tensor_rank) const {
   const float probability = shape.mode == Mode::train ? dropout : 0;
-  return {shape.B, shape.T,     heads, kv_heads, width, shape.type, probability, all_heads, tensor_rank * heads,
-          pattern, scale_width, cap};
+  return {shape.B,
+          shape.T,
+          heads,
+          kv_heads,
+          width,
+          shape.type,
+          probability,
+          all_heads,
+          tensor_rank * heads,
+          pattern,
+          scale_width,
+          cap,
+          shape.documents && shape.mode != Mode::decode};
+}
+
+AttentionShape Attention::shape_of(const Call& call) const {
+  AttentionShape shape = shape_of(call.shape, call.tensor_rank);
+  shape.positions = call.positions;
+  return shape;
 }
 
 std::vector<Linear> Attention::linears() const {
@@ -52,7 +69,7 @@ uint64_t Attention::forward_workspace(const Shape& shape) const {
 
 void Attention::forward(const Call& call, const Kept& kept, const Forward& space, const Dropout& dropped,
                         const void* normed, void* to, const void* add) const {
-  const AttentionShape all = shape_of(call.shape, call.tensor_rank);
+  const AttentionShape all = shape_of(call);
   for (const Product& strip : strips) {
     strip.linear.forward(call, strip.weight, normed, strip.outputs_in(call.shape.type, kept.qkv), space.scratch);
   }
@@ -93,7 +110,7 @@ void Attention::backward_heads(const Call& call, const Kept& kept, const Backwar
     output.linear.weight_gradients(call, output.weight, attended, d_output, space.scratch);
   }
   if (!inputs) return;
-  const AttentionShape all = shape_of(shape, call.tensor_rank);
+  const AttentionShape all = shape_of(call);
   output.linear.input_gradient(call, output.weight, d_output, space.d_attended, space.scratch);
   void* const apart = kept.turned != nullptr ? kept.turned : space.turned;
   void* const qkv = apart != nullptr ? apart : kept.qkv;

@@ -53,6 +53,7 @@ struct Attention {
   int64_t attended_width() const { return heads * width; }
   uint64_t qkv_bytes(const Shape& shape) const { return bytes_of_rows(shape, shape_of(shape).row()); }
   AttentionShape shape_of(const Shape& shape, int tensor_rank = 0) const;
+  AttentionShape shape_of(const Call& call) const;
   std::vector<Linear> linears() const;
   double flops(const Shape& shape) const;  // multiply-adds in which no weight takes part
 

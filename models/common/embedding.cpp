@@ -37,7 +37,9 @@ class Embedding : public TransformerBlock {
     return types_ ? take_types(layout, shape), layout.bytes() : 0;
   }
   uint64_t backward_workspace_bytes(const Shape& shape, Parts, Half) const override {
-    const uint64_t of_tokens = embed_backward_workspace(extents(shape, 0));
+    uint64_t of_tokens = embed_backward_workspace(extents(shape, 0));
+    if (positions_ && shape.documents)
+      of_tokens = std::max(of_tokens, embed_backward_workspace(position_extents(shape, {})));
     BumpAllocator layout;
     if (scale_ != 1) return layout.take(of_tokens), layout.take(output_bytes(shape)), layout.bytes();
     if (!types_) return of_tokens;
@@ -61,13 +63,17 @@ class Embedding : public TransformerBlock {
       check_tokens(call.tokens, shape.rows(), 0);
       BumpAllocator layout(call.workspace);
       void* space = layout.take(embed_backward_workspace(sizes));
+      const GradTarget beside = shape.documents ? GradTarget{} : positions;
       embed_backward(shape.type, sizes, call.tokens, unscaled(call, call.d_output, layout), dropped,
-                     first_element(call), grad_target(call, token_weight), positions, space);
+                     first_element(call), grad_target(call, token_weight), beside, space);
+      if (shape.documents) position_gradient(call, {}, dropped);
       return type_gradient(call, call.d_output, dropped, first_element(call));
     }
     if (call.parts.has(output)) {
       const Rows own = own_rows(call);
-      if (positions_) {
+      if (positions_ && shape.documents) {
+        position_gradient(call, own, dropped);
+      } else if (positions_) {
         embed_backward(shape.type, extents(shape, call.tensor_rank, own), nullptr, call.d_output, dropped,
                        first_element(call), {}, positions, call.workspace);
       }
@@ -116,6 +122,15 @@ class Embedding : public TransformerBlock {
   EmbeddingShape type_extents(const Shape& shape) const {
     return {shape.B, shape.T, sizes_.hidden, type_count, sizes_.sequence};
   }
+  // Documents' positions name rows of their table as tokens do of theirs.
+  EmbeddingShape position_extents(const Shape& shape, std::optional<Rows> own) const {
+    return {shape.B, shape.T, sizes_.hidden, sizes_.sequence, sizes_.sequence, 0, own};
+  }
+  void position_gradient(const Call& call, std::optional<Rows> own, const Dropout& dropped) const {
+    if (!positions_ || call.grads[position_weight] == nullptr) return;
+    embed_backward(call.shape.type, position_extents(call.shape, own), call.positions + (own ? own->first : 0),
+                   call.d_output, dropped, first_element(call), grad_target(call, position_weight), {}, call.workspace);
+  }
   static int32_t* take_types(BumpAllocator& layout, const Shape& shape) {
     return layout.take<int32_t>(static_cast<uint64_t>(shape.rows()) * sizeof(int32_t));
   }
@@ -136,7 +151,8 @@ class Embedding : public TransformerBlock {
   void run(const Call& call, int64_t position) const {
     const Shape& shape = call.shape;
     check_shape(shape);
-    const EmbeddingShape sizes = extents(shape, call.tensor_rank);
+    EmbeddingShape sizes = extents(shape, call.tensor_rank);
+    if (shape.documents) sizes.row_positions = call.positions;
     const void* weight = call.weights[token_weight];
     const void* positions = positions_ ? call.weights[position_weight] : nullptr;
     void* rows = types_ ? call.port_or(looked_up, call.output) : call.port(looked_up);
@@ -156,8 +172,11 @@ class Embedding : public TransformerBlock {
       }
     }
     if (call.parts.has(output)) {
-      embed(shape.type, extents(shape, call.tensor_rank, own_rows(call)), nullptr, own_place(call, rows), positions,
-            position, dropout(call, site_), first_element(call), call.output);
+      const Rows own = own_rows(call);
+      sizes.own = own;
+      if (shape.documents) sizes.row_positions = call.positions + own.first;
+      embed(shape.type, sizes, nullptr, own_place(call, rows), positions, position, dropout(call, site_),
+            first_element(call), call.output);
     }
   }
 

@@ -42,8 +42,13 @@ uint64_t HeadTurning::backward_scratch(const Shape& shape, const AttentionShape&
 void HeadTurning::rotate(const Call& call, const AttentionShape& heads, bool backward, void* qkv) const {
   const Shape& shape = call.shape;
   const bool one = shape.mode == Mode::decode;
-  const RotaryShape rows{shape.rows(), one ? 1 : shape.T, heads.heads + heads.kv_heads,
-                         heads.width,  heads.row(),       scale};
+  const RotaryShape rows{shape.rows(),
+                         one ? 1 : shape.T,
+                         heads.heads + heads.kv_heads,
+                         heads.width,
+                         heads.row(),
+                         scale,
+                         heads.documents ? heads.positions : nullptr};
   rotary(shape.type, rows, frequencies.data(), one ? call.position : 0, backward, qkv);
 }
 

@@ -4,6 +4,7 @@
 // al., "FlashAttention", 2022, with whole rows instead of an online softmax). Several heads of queries may share one of
 // keys and values (Ainslie et al., "GQA", 2023).
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -23,6 +24,10 @@ struct AttentionShape {
   AttentionPattern pattern = {};
   double scale_width = 0;  // scores are divided by its root; 0: by that of `width`
   float cap = 0;           // scores become cap · tanh(score / cap); 0: they stay
+  // Samples hold documents, one behind the other, whose tokens attend to their own document alone; only where the
+  // pattern is causal. positions (B, T): each token's place in its document, which the calls below read.
+  bool documents = false;
+  const int32_t* positions = nullptr;
   int64_t C() const { return heads * width; }
   int64_t group() const { return heads / kv_heads; }  // heads of queries to one of keys and values
   int64_t kv() const { return kv_heads * width; }
@@ -30,6 +35,11 @@ struct AttentionShape {
   uint64_t dropout_row(uint64_t sample, int64_t head) const {  // of query 0
     const auto all = static_cast<uint64_t>(all_heads == 0 ? heads : all_heads);
     return (sample * all + static_cast<uint64_t>(first_head + head)) * static_cast<uint64_t>(T);
+  }
+  // The first key that a query sees, whatever else a pattern leaves out.
+  int64_t first_key(int64_t sample, int64_t query) const {
+    const int64_t first = pattern.first_key(static_cast<int>(query));
+    return documents ? std::max(first, query - positions[sample * T + query]) : first;
   }
   float scale() const {  // of scores
     return scale_width == 0 ? 1.0f / std::sqrt(static_cast<float>(width))

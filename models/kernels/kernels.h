@@ -92,12 +92,14 @@ ZRT_KERNEL(geglu, void(DType type, const void* gate, const void* up, void* y, in
 ZRT_KERNEL(geglu_backward, void(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n));
 
 // Rotary positions (Su et al., "RoFormer", 2021), in place: in each row of x (rows, stride) the first `heads` vectors
-// of `width` elements are turned by the row's position, which is (row mod T) + `position`; element i of a vector's
-// first half pairs with element i of its second half and turns by frequencies[i] (width / 2) radians per position.
-// backward turns the other way, which is the gradient. Either way what comes out is `scale` times as long.
+// of `width` elements are turned by the row's position, which is positions[row], or where that is null (row mod T) +
+// `position`; element i of a vector's first half pairs with element i of its second half and turns by frequencies[i]
+// (width / 2) radians per position. backward turns the other way, which is the gradient. Either way what comes out is
+// `scale` times as long.
 struct RotaryShape {
   int64_t rows = 1, T = 1, heads = 1, width = 2, stride = 2;
   float scale = 1;
+  const int32_t* positions = nullptr;  // (rows), all 0 or more
 };
 ZRT_KERNEL(rotary, void(DType type, const RotaryShape& shape, const double* frequencies, int64_t position,
                         bool backward, void* x));
@@ -122,6 +124,7 @@ ZRT_KERNEL(apply_dropout, void(DType type, const void* x, const Dropout& dropout
 struct EmbeddingShape {
   int64_t B = 1, T = 1, C = 1, V = 1, positions = 1, first_token = 0;
   std::optional<Rows> own{};
+  const int32_t* row_positions = nullptr;  // embed: (rows) of wpe; null: position + t
   int64_t rows() const { return own ? own->count : B * T; }
   int64_t first_row() const { return own ? own->first : 0; }
   // The first of the rows that stands at place t of its sample; beyond the last one there is none.

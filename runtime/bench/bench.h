@@ -40,8 +40,8 @@ struct SaveBench {
 SaveBench bench_save(const Config& config, int rounds, const std::string& folder, const Progress& progress);
 
 // Random tokens as functions of (step, sample, position).
-std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> random_batches(
-    Layout layout, const uint32_t& step);
+std::function<void(int rank, uint32_t microbatch, const data::SampleRows& to)> random_batches(Layout layout,
+                                                                                              const uint32_t& step);
 
 // What AdamW steps on a rank's arena, one thread each.
 struct AdamBenchSetting {

@@ -59,7 +59,7 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int)
 }
 
 std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout layout, const uint32_t& step) {
-  return [layout = std::move(layout), &step](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+  return [layout = std::move(layout), &step](int rank, uint32_t microbatch, const data::SampleRows& to) {
     const int64_t rows = layout.micro_batch * layout.sequence;
     const auto data_rank = static_cast<uint64_t>(layout.mesh.place(data_axes, rank));
     const uint64_t base =
@@ -69,8 +69,8 @@ std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout lay
       const auto words = core::philox({1, step, 1}, (base + static_cast<uint64_t>(i)) / 4);
       for (int64_t j = 0; j < 4; ++j) {
         const auto token = static_cast<int32_t>(words[static_cast<size_t>(j)] % vocab);
-        if (i + j < rows) tokens[i + j] = token;
-        if (i + j > 0 && i + j <= rows) targets[i + j - 1] = token;
+        if (i + j < rows) to.tokens[i + j] = token;
+        if (i + j > 0 && i + j <= rows) to.targets[i + j - 1] = token;
       }
     }
     const models::Model& model = *layout.model;

@@ -81,9 +81,9 @@ std::pair<int64_t, int64_t> BlendedDataset::part(int64_t sample) const {
   return {dataset_[static_cast<size_t>(sample)], number_[static_cast<size_t>(sample)]};
 }
 
-void BlendedDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+void BlendedDataset::read(int64_t sample, const SampleRows& to) const {
   const auto [dataset, number] = part(sample);
-  parts_[static_cast<size_t>(dataset)].source->read(number, tokens, targets);
+  parts_[static_cast<size_t>(dataset)].source->read(number, to);
 }
 
 int64_t BlendedDataset::counted(int64_t sample) const {

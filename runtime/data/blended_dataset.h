@@ -31,7 +31,7 @@ class BlendedDataset : public SampleSource {
 
   int64_t size() const override { return static_cast<int64_t>(dataset_.size()); }
   int64_t sequence() const override { return parts_.front().source->sequence(); }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  void read(int64_t sample, const SampleRows& to) const override;
 
   int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;

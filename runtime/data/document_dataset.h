@@ -19,7 +19,7 @@ class DocumentDataset : public SampleSource {
 
   int64_t size() const override { return static_cast<int64_t>(order_.size()); }
   int64_t sequence() const override { return sequence_; }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  void read(int64_t sample, const SampleRows& to) const override;
   int64_t counted(int64_t sample) const override { return counted_in(document_of(sample)); }
   SampleOrigin origin(int64_t sample) const override { return {0, document_of(sample), 0}; }
   std::vector<DatasetFacts> datasets() const override { return {facts_of(prefix_, *data_)}; }

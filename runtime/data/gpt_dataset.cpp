@@ -100,7 +100,8 @@ int64_t GptDataset::counted(int64_t sample) const {
   return sum;
 }
 
-void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+void GptDataset::read(int64_t sample, const SampleRows& to) const {
+  int32_t *const tokens = to.tokens, *const targets = to.targets;
   // The S + 1 tokens go to tokens[0..S) and the last target; the other targets are a shifted copy.
   int64_t done = 0;
   const auto copy = [&](int32_t document, int64_t offset, int64_t count) {

@@ -38,7 +38,7 @@ class GptDataset : public SampleSource {
 
   int64_t size() const override { return index_.samples(); }
   int64_t sequence() const override { return sequence_; }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  void read(int64_t sample, const SampleRows& to) const override;
   int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;
   std::vector<DatasetFacts> datasets() const override;

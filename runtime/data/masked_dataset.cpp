@@ -77,7 +77,7 @@ void MaskedDataset::lay_out(int64_t sample, int32_t* tokens, int32_t* targets) c
   const models::Masking& masking = options_.masking;
   const int64_t count = masking.text(sequence_);
   std::vector<int32_t> text(static_cast<size_t>(count)), next(text.size());
-  text_->read(sample, text.data(), next.data());
+  text_->read(sample, {text.data(), next.data()});
   for (const NamedToken& token : named_tokens(masking)) {
     if (std::find(text.begin(), text.end(), token.id) == text.end()) continue;
     throw core::DataError(
@@ -136,7 +136,8 @@ std::vector<int64_t> MaskedDataset::choose(int64_t sample, const int32_t* tokens
   return places;
 }
 
-void MaskedDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+void MaskedDataset::read(int64_t sample, const SampleRows& to) const {
+  int32_t *const tokens = to.tokens, *const targets = to.targets;
   lay_out(sample, tokens, targets);
   for (const int64_t place : choose(sample, tokens)) {
     targets[place] = tokens[place];

@@ -37,7 +37,7 @@ class MaskedDataset : public SampleSource {
   int64_t size() const override { return text_->size(); }
   int64_t sequence() const override { return sequence_; }
   // Throws DataError where the text has a token of masking's.
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  void read(int64_t sample, const SampleRows& to) const override;
   int64_t counted(int64_t) const override { return options_.masking.predicted(sequence_); }
   SampleOrigin origin(int64_t sample) const override { return text_->origin(sample); }
   std::vector<DatasetFacts> datasets() const override { return text_->datasets(); }

@@ -33,7 +33,7 @@ void ReadAhead::begin_step(int64_t step_samples) {
   wake_.notify_all();
 }
 
-void ReadAhead::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+void ReadAhead::read(int64_t sample, const SampleRows& to) const {
   {
     const std::lock_guard lock(mutex_);
     read_.insert(sample);

@@ -29,7 +29,7 @@ class ReadAhead final : public SampleSource {
   int64_t sequence() const override { return source_->sequence(); }
   // From memory where the sample was read ahead, else from the source. A sample that the thread could not read is read
   // again here, which throws what there is to throw.
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  void read(int64_t sample, const SampleRows& to) const override;
   int64_t counted(int64_t sample) const override { return source_->counted(sample); }
   SampleOrigin origin(int64_t sample) const override { return source_->origin(sample); }
   std::vector<DatasetFacts> datasets() const override { return source_->datasets(); }

@@ -174,8 +174,8 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;
-    rank.batch = [this, number](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      hooks_.batch(number, microbatch, tokens, targets);
+    rank.batch = [this, number](uint32_t microbatch, const data::SampleRows& to) {
+      hooks_.batch(number, microbatch, to);
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states, rank.begins_anew = hooks_.begins_anew;

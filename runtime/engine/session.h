@@ -24,7 +24,7 @@ namespace zrt::runtime {
 // rank's number in the run. The first and the last stage of a pipeline read the same batches, each what it needs of
 // them: their ranks that are equal modulo the ranks of a stage.
 struct SessionHooks {
-  std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
+  std::function<void(int rank, uint32_t microbatch, const data::SampleRows& to)> batch;
   decltype(Rank::load) load;
   bool loads_states = false;
   Origin origin = nullptr;    // of what `load` gives; null: every tensor has values of its own

@@ -12,6 +12,7 @@
 #include "offload/block_file.h"
 #include "offload/paced_link.h"
 #include "optimizer/loss_scale.h"
+#include "runtime/data/sample_rows.h"
 #include "runtime/program/block_plan.h"
 #include "runtime/program/control.h"
 
@@ -47,7 +48,7 @@ struct Rank {
 
   // Fills micro_batch × sequence tokens and targets of one microbatch of the current step. A negative target is not
   // counted. Called on the to_device lane.
-  std::function<void(uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
+  std::function<void(uint32_t microbatch, const data::SampleRows& to)> batch;
   // Fills elements [begin, begin + out.size()) of a logical tensor, for the `load` program: a parameter, by its name,
   // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.
   std::function<void(const std::string& tensor, int64_t begin, std::span<float> out)> load;

@@ -52,16 +52,16 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   int64_t batches = data::eval_batches(samples, rows, ranks);
   if (limit > 0) batches = std::min(batches, limit);
   int64_t batch = 0;
-  filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
+  filler = [&](int rank, uint32_t, const data::SampleRows& to) {
     const auto part = data::eval_batch(samples, rows, ranks, batch, layout.mesh.place(data_axes, rank));
     for (int64_t row = 0; row < rows; ++row) {
-      int32_t* x = tokens + row * layout.sequence;
-      int32_t* y = targets + row * layout.sequence;
+      const data::SampleRows sample = to.from(row * layout.sequence);
       if (row < part.count) {
-        data.source->read(part.first + row, x, y);
+        data.source->read(part.first + row, sample);
       } else {
-        std::fill_n(x, layout.sequence, 0);
-        std::fill_n(y, layout.sequence, models::not_counted);
+        std::fill_n(sample.tokens, layout.sequence, 0);
+        std::fill_n(sample.targets, layout.sequence, models::not_counted);
+        if (sample.positions != nullptr) std::fill_n(sample.positions, layout.sequence, 0);
       }
     }
   };

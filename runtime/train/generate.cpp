@@ -42,7 +42,7 @@ struct Generator::Impl {
     session = std::make_unique<Session>(
         compile_within_budget(config, model, {"load", "decode"}), session_options(config),
         SessionHooks{
-            [this](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
+            [this](int, uint32_t, const data::SampleRows& to) { to.tokens[0] = token; },
             [this](const std::string& tensor, int64_t begin, std::span<float> out) { file.read(tensor, begin, out); }});
     session->run("load", {});
     require_finite_weights(*session, folder);

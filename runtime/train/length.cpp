@@ -19,9 +19,7 @@ class RoundedUp : public data::SampleSource {
 
   int64_t size() const override { return samples_; }
   int64_t sequence() const override { return source_->sequence(); }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
-    source_->read(place(sample), tokens, targets);
-  }
+  void read(int64_t sample, const data::SampleRows& to) const override { source_->read(place(sample), to); }
   int64_t counted(int64_t sample) const override { return source_->counted(place(sample)); }
   data::SampleOrigin origin(int64_t sample) const override { return source_->origin(place(sample)); }
   std::vector<data::DatasetFacts> datasets() const override { return source_->datasets(); }

@@ -119,9 +119,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
 
   SessionHooks hooks;
-  hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-    read_batch(rank, microbatch, tokens, targets);
-  };
+  hooks.batch = [this](int rank, uint32_t microbatch, const data::SampleRows& to) { read_batch(rank, microbatch, to); };
   hooks.stuck = hooks_.stuck;
   const bool states = resumed && resumed->states() && !config_.run.load_module_only;
   if (resumed) {
@@ -195,15 +193,15 @@ void Training::beat() {
 }
 
 // Both ends of a pipeline read a batch, of which the first tells.
-void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+void Training::read_batch(int rank, uint32_t microbatch, const data::SampleRows& to) {
   if (rank == 0) beat();
-  if (filler_) return filler_(rank, microbatch, tokens, targets);
+  if (filler_) return filler_(rank, microbatch, to);
   const Layout& layout = layouts_.front();
   const int data_rank = layout.mesh.place(data_axes, rank);
   const bool tells = layout.mesh.place(Axis::tensor | Axis::pipeline, rank) == 0;  // of those that read the same
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, data_rank);
   for (int64_t row = 0; row < batch_.rows; ++row) {
-    ahead_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
+    ahead_->read(first + row, to.from(row * model_.sequence));
     if (sample_log_ && tells) sample_log_->read(rank, first + row, source_->origin(first + row));
   }
 }

@@ -72,7 +72,7 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
 // ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must
 // read batches through, and empties it again. `stop`, which must say the same in every process, is asked before each
 // batch; where it says true the evaluation is cut short, and what it holds is of no use.
-using BatchFiller = std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)>;
+using BatchFiller = std::function<void(int rank, uint32_t microbatch, const data::SampleRows& to)>;
 Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0,
                     const std::function<bool()>& stop = {});
 

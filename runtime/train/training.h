@@ -55,7 +55,7 @@ class Training {
   void finish();
   TrainResult nothing_to_do();
   std::optional<Evaluation> evaluate_now(int64_t limit);  // nothing where it was cut short
-  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
+  void read_batch(int rank, uint32_t microbatch, const data::SampleRows& to);
   void beat();
   void warn(const std::string& text) const {
     if (hooks_.warn) hooks_.warn(text);

@@ -2,6 +2,8 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "catch.h"
 #include "core/parallel.h"
@@ -36,7 +38,7 @@ inline double roundoff(DType type) {
 // from the rounded output, so its error is Σ |d_out| · (error of out), and each ds has p · scale times that: where one
 // key is visible ds itself is 0 and all that is left of it is this error.
 inline Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, const KernelBuffer& d_out_buffer,
-                           const Dropout& dropout, uint64_t first_sample) {
+                           const Dropout& dropout, uint64_t first_sample, const std::vector<int32_t>& positions = {}) {
   const Doubles qkv_values = doubles(qkv_buffer), d_out_values = doubles(d_out_buffer);
   const double *const qkv = qkv_values.data(), *const d_out = d_out_values.data();
   const int64_t T = s.T, C = s.C(), W = s.width, row = s.row();
@@ -54,7 +56,8 @@ inline Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buff
       for (int64_t q = 0; q < T; ++q) {
         Doubles p(index(T)), mask(index(T), 1), dp(index(T)), slope(index(T), 1);
         double sum = 0, mean = 0;
-        const auto hidden = [&](int64_t k) { return !sees(s.pattern, T, s.first_head + h, q, k); };
+        const int64_t first = positions.empty() ? 0 : q - positions[index(b * T + q)];
+        const auto hidden = [&](int64_t k) { return k < first || !sees(s.pattern, T, s.first_head + h, q, k); };
         for (int64_t k = 0; k < T; ++k) {
           if (hidden(k)) continue;
           double score = 0;
@@ -145,7 +148,17 @@ inline Result run(const AttentionShape& s, const KernelBuffer& qkv, const Kernel
   return r;
 }
 
-inline void check(const AttentionShape& s) {
+// Words for kernels, of the type fp32 by their size alone.
+inline KernelBuffer words(const std::vector<int32_t>& values) {
+  KernelBuffer buffer(DType::f32, static_cast<int64_t>(values.size()));
+  std::memcpy(buffer.host_bytes().data(), values.data(), values.size() * sizeof(int32_t));
+  return buffer;
+}
+
+// positions: of samples that hold documents, (B, T).
+inline void check(AttentionShape s, const std::vector<int32_t>& positions = {}) {
+  const KernelBuffer place = words(positions);
+  if (!positions.empty()) s.documents = true, s.positions = static_cast<const int32_t*>(place.data());
   INFO("B " << s.B << " T " << s.T << " heads " << s.heads << "/" << s.kv_heads << " width " << s.width << " dropout "
             << s.dropout << ", pattern " << static_cast<int>(s.pattern.kind) << " causal " << s.pattern.causal
             << " block " << s.pattern.block << " local " << s.pattern.local << " global " << s.pattern.global << " of "
@@ -154,11 +167,12 @@ inline void check(const AttentionShape& s) {
   const KernelBuffer qkv = KernelBuffer::random(s.type, s.B * s.T * s.row(), 2);
   const KernelBuffer d_out = KernelBuffer::random(s.type, s.B * s.T * s.C());
   const Dropout dropout{{11, 12, 13}, s.dropout};
-  const Reference expected = reference(s, qkv, d_out, dropout, 5);
+  const Reference expected = reference(s, qkv, d_out, dropout, 5, positions);
   const Result got = run(s, qkv, d_out, dropout, 5);
   const auto limit = [&](const Doubles& bounds, const Doubles& values) {
     // A query that sees itself alone has scores without a gradient: rounding is all that there is of its own.
-    const bool few = s.B * s.T * s.row() <= 64, alone = s.pattern.window == 1;
+    const bool few = s.B * s.T * s.row() <= 64,
+               alone = s.pattern.window == 1 || std::count(positions.begin(), positions.end(), 0) == s.B * s.T;
     return (few || alone) && s.type != DType::f32 ? norm(bounds) / (norm(values) > 0 ? norm(values) : 1) + 1e-6
                                                   : limit_of_many(s.type);
   };

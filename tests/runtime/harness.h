@@ -162,7 +162,7 @@ inline int64_t counted_targets(const runtime::Layout& layout, const Setting& s, 
 
 // Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
-                            int32_t* tokens, int32_t* targets, const Setting& s = {}) {
+                            const runtime::data::SampleRows& to, const Setting& s = {}) {
   for (int64_t b = 0; b < layout.micro_batch; ++b) {
     const auto data_rank = static_cast<uint64_t>(layout.mesh.place(runtime::data_axes, rank));
     const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.mesh.data()) + data_rank) *
@@ -173,13 +173,14 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
       const auto word = [&](uint64_t i) {
         return static_cast<int32_t>(core::random_word({99, step, 5}, i) % static_cast<uint32_t>(layout.model->vocab));
       };
-      tokens[b * layout.sequence + t] = word(at);
-      if (targets) targets[b * layout.sequence + t] = word(at + 1);
-      if (targets && s.counts && !s.counts(step, sample, t)) targets[b * layout.sequence + t] = models::not_counted;
+      const int64_t row = b * layout.sequence + t;
+      to.tokens[row] = word(at);
+      if (to.targets) to.targets[row] = word(at + 1);
+      if (to.targets && s.counts && !s.counts(step, sample, t)) to.targets[row] = models::not_counted;
     }
     if (!layout.model->masking) continue;
     // Two runs of text, and a target for one token in six, which is Masking::predicted() of them.
-    int32_t *row = tokens + b * layout.sequence, *named = targets ? targets + b * layout.sequence : nullptr;
+    int32_t *row = to.tokens + b * layout.sequence, *named = to.targets ? to.targets + b * layout.sequence : nullptr;
     row[layout.sequence / 2] = layout.model->masking->separator;
     for (int64_t t = 0; named && t < layout.sequence; ++t) {
       if (t % 6 != 1) named[t] = models::not_counted;
@@ -219,9 +220,9 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
   outcome.forecast = forecast_comm(first.set, first.set.program("step"), layout);
   uint32_t step = 0;
   runtime::Session session(std::move(stages), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
                               if (s.on_batch) s.on_batch(rank, step, microbatch);
-                              synthetic_batch(layout, step, rank, microbatch, tokens, targets, s);
+                              synthetic_batch(layout, step, rank, microbatch, to, s);
                             },
                             {}});
   session.run("init", {});

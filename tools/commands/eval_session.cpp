@@ -21,8 +21,8 @@ std::unique_ptr<runtime::Session> open_eval_session(const runtime::RunPaths& run
   }
   auto session = std::make_unique<runtime::Session>(
       runtime::compile_within_budget(config, model, {"load", "eval"}, place), options,
-      runtime::SessionHooks{[&filler](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              filler(rank, microbatch, tokens, targets);
+      runtime::SessionHooks{[&filler](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              filler(rank, microbatch, to);
                             },
                             [&weights](const std::string& tensor, int64_t begin, std::span<float> out) {
                               weights.read(tensor, begin, out);

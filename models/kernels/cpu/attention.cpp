@@ -81,9 +81,21 @@ void for_each_head(const AttentionShape& s, const AttentionPlans& plans, bool ba
   });
 }
 
-const AttentionPlan& plan_of(const AttentionPlans& plans, const AttentionShape& s, int64_t head) {
-  return plans[static_cast<size_t>(s.first_head + head) % plans.size()];
-}
+class Tiles {
+ public:
+  Tiles(const AttentionPlans& plans, const AttentionShape& s) : plans_(plans), first_head_(s.first_head) {
+    for (int64_t sample = 0; sample < s.B; ++sample) of_sample_.push_back(document_tiles(plans[0], s, sample));
+  }
+  const std::vector<AttentionTile>& of(int64_t sample, int64_t head) const {
+    const std::vector<AttentionTile>& own = of_sample_[static_cast<size_t>(sample)];
+    return own.empty() ? plans_[static_cast<size_t>(first_head_ + head) % plans_.size()].tiles : own;
+  }
+
+ private:
+  const AttentionPlans& plans_;
+  int64_t first_head_;
+  std::vector<std::vector<AttentionTile>> of_sample_;
+};
 
 // The mask of a row of probabilities, of the keys that it sees, or null.
 const float* row_mask(const AttentionShape& s, const AttentionTile& tile, const Dropout& dropout, uint64_t sample,
@@ -107,8 +119,9 @@ struct ScoreRow {
   const float* mask;
 };
 template <class E>
-ScoreRow score_row(const AttentionShape& s, const AttentionTile& tile, int64_t i, E* p, const float* mask) {
-  const int64_t query = tile.begin + i, passed = tile.passed(query, s.pattern);
+ScoreRow score_row(const AttentionShape& s, const AttentionTile& tile, int64_t sample, int64_t i, E* p,
+                   const float* mask) {
+  const int64_t query = tile.begin + i, passed = tile.before(s.first_key(sample, query));
   std::fill_n(p + i * tile.keys, passed, E{});
   return {i * tile.keys + passed, tile.seen(query, s.pattern.causal) - passed, tile.keys - passed,
           mask == nullptr ? nullptr : mask + passed};
@@ -148,6 +161,7 @@ uint64_t attention_backward_workspace(const AttentionShape& shape) {
 void attention_forward(const AttentionShape& s, const void* qkv, void* out, float* lse, const Dropout& dropout,
                        uint64_t first_sample, std::byte* workspace) {
   const auto plans = attention_plans(s, false);
+  const Tiles tiles(*plans, s);
   const int64_t C = s.C(), T = s.T, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
@@ -156,14 +170,14 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
       const E *q = sample + h * s.width, *k = sample + C + h / s.group() * s.width, *v = k + s.kv();
       E* to = static_cast<E*>(out) + b * T * C + h * s.width;
       E* p = static_cast<E*>(strips.p);
-      for (const AttentionTile& tile : plan_of(*plans, s, h).tiles) {
+      for (const AttentionTile& tile : tiles.of(b, h)) {
         tile.scores->run(q + tile.begin * row, rows_of(tile, k, row, s.width, strips.keys), strips.scores, nullptr,
                          strips.scratch);
         for (int64_t i = 0; i < tile.rows; ++i) {
           const int64_t query = tile.begin + i;
           const float* mask =
               row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-          const ScoreRow r = score_row(s, tile, i, p, mask);
+          const ScoreRow r = score_row(s, tile, b, i, p, mask);
           float* const scores = strips.scores + r.at;
           const float sum =
               s.cap > 0
@@ -181,6 +195,7 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
 void attention_backward(const AttentionShape& s, const void* qkv, const void*, const float* lse, const void* d_out,
                         void* d_qkv, const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
   const auto plans = attention_plans(s, true);
+  const Tiles tiles(*plans, s);
   const int64_t C = s.C(), T = s.T, W = s.width, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
@@ -188,7 +203,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void*, c
       const int64_t k_at = b * T * row + C + shared * W, v_at = k_at + s.kv();
       const E *k = static_cast<const E*>(qkv) + k_at, *v = static_cast<const E*>(qkv) + v_at;
       E *p = static_cast<E*>(strips.p), *ds = static_cast<E*>(strips.ds);
-      if (s.pattern.sparse()) {
+      if (s.pattern.sparse() || s.documents) {
         std::fill_n(strips.d_keys, T * W, 0.0f);
         std::fill_n(strips.d_values, T * W, 0.0f);
       }
@@ -196,8 +211,8 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void*, c
         const E* q = static_cast<const E*>(qkv) + b * T * row + h * W;
         const E* d_o = static_cast<const E*>(d_out) + b * T * C + h * W;
         E* dq = static_cast<E*>(d_qkv) + b * T * row + h * W;
-        const AttentionPlan& plan = plan_of(*plans, s, h);
-        for (auto it = plan.tiles.rbegin(); it != plan.tiles.rend(); ++it) {
+        const std::vector<AttentionTile>& of_head = tiles.of(b, h);
+        for (auto it = of_head.rbegin(); it != of_head.rend(); ++it) {
           const AttentionTile& tile = *it;
           const E *keys = rows_of(tile, k, row, W, strips.keys), *values = rows_of(tile, v, row, W, strips.values);
           tile.scores->run(q + tile.begin * row, keys, strips.scores, nullptr, strips.scratch);
@@ -206,7 +221,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void*, c
             const int64_t query = tile.begin + i;
             const float* mask =
                 row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-            const ScoreRow r = score_row(s, tile, i, p, mask);
+            const ScoreRow r = score_row(s, tile, b, i, p, mask);
             std::fill_n(ds + i * tile.keys, r.at - i * tile.keys, E{});
             float *const scores = strips.scores + r.at, *const d_scores = strips.d_scores + r.at;
             const float sum = lse[(b * s.heads + h) * T + query];

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t query_tile = 96;          // of dense attention
 constexpr int64_t sparse_query_tile = 128;  // a window of 8 blocks of 16
+constexpr int64_t document_tile = 64;       // queries, and keys that a tile begins at a multiple of
 
 // Heads are spread over threads, so the products of a head use one thread each.
 class OneThread {
@@ -25,13 +26,13 @@ class OneThread {
 // What the tiles depend on, and no more.
 AttentionShape distinct(const AttentionShape& s) {
   AttentionShape key = s;
-  key.B = 1, key.dropout = 0, key.all_heads = key.first_head = 0;
+  key.B = 1, key.dropout = 0, key.all_heads = key.first_head = 0, key.positions = nullptr;
   return key;
 }
 
 bool same(const AttentionShape& a, const AttentionShape& b) {
   return a.T == b.T && a.heads == b.heads && a.kv_heads == b.kv_heads && a.width == b.width && a.type == b.type &&
-         a.pattern == b.pattern;
+         a.pattern == b.pattern && a.documents == b.documents;
 }
 
 // Whether query blocks `at - 1` and `at` see the same keys but those behind them.
@@ -102,10 +103,35 @@ std::vector<AttentionTile> dense_tiles(const AttentionShape& s) {
   return tiles;
 }
 
+// Tiles follow the documents of a sample.
+bool follows_documents(const AttentionShape& s) {
+  return s.documents && (s.pattern.window > 0 || !s.pattern.sparse());
+}
+
+// Tiles over 64, 128, … keys, and over as many of the last, shorter tile's and the end of the sequence.
+std::vector<AttentionTile> sizes_of_tiles(const AttentionShape& s) {
+  const int64_t whole = s.T / document_tile, rest = s.T % document_tile, window = s.pattern.window;
+  // A window's first key lies up to 63 keys behind the multiple of 64 that the tile begins at.
+  const int64_t most = window > 0 ? std::min(whole, (window + 2 * document_tile - 2) / document_tile) : whole;
+  std::vector<AttentionTile> tiles;
+  const auto add = [&](int64_t rows, int64_t keys) {
+    AttentionTile& tile = tiles.emplace_back();
+    tile.rows = rows, tile.keys = keys, tile.runs = {{0, keys}};
+  };
+  for (int64_t n = 1; n <= most; ++n) add(document_tile, n * document_tile);
+  for (int64_t n = 0; rest > 0 && n <= most; ++n) add(rest, n * document_tile + rest);
+  return tiles;
+}
+
+std::vector<AttentionTile> plan_tiles(const AttentionShape& s, int head) {
+  if (follows_documents(s)) return sizes_of_tiles(s);
+  return s.pattern.window > 0 ? window_tiles(s) : s.pattern.sparse() ? sparse_tiles(s, head) : dense_tiles(s);
+}
+
 AttentionPlan make_plan(const AttentionShape& s, int head, bool backward) {
   const OneThread one;
   AttentionPlan plan;
-  plan.tiles = s.pattern.window > 0 ? window_tiles(s) : s.pattern.sparse() ? sparse_tiles(s, head) : dense_tiles(s);
+  plan.tiles = plan_tiles(s, head);
   const int64_t C = s.C(), W = s.width, row = s.row();
   const DType type = s.type, f32 = DType::f32;
   const auto product = [&](int64_t M, int64_t N, int64_t K, bool ta, bool tb, int64_t lda, int64_t ldb, int64_t ldc,
@@ -126,7 +152,7 @@ AttentionPlan make_plan(const AttentionShape& s, int head, bool backward) {
     tile.d_probabilities = product(m, n, W, false, true, C, from, n, f32, false);
     tile.d_queries = product(m, W, n, false, false, n, from, row, type, false);
     // Tiles run from the last, which in dense attention covers all keys, to the first.
-    const bool first = !s.pattern.sparse() && &tile == &plan.tiles.back();
+    const bool first = !s.pattern.sparse() && !s.documents && &tile == &plan.tiles.back();
     if (first) {
       tile.first_keys = product(n, W, m, true, false, n, row, W, f32, false);
       tile.first_values = product(n, W, m, true, false, n, C, W, f32, false);
@@ -146,6 +172,28 @@ int64_t AttentionTile::seen(int64_t query, bool causal) const {
   int64_t count = 0;
   for (const Run& run : runs) count += std::clamp<int64_t>(query + 1 - run.begin, 0, run.count);
   return count;
+}
+
+int64_t AttentionTile::before(int64_t first) const {
+  int64_t count = 0;
+  for (const Run& run : runs) count += std::clamp<int64_t>(first - run.begin, 0, run.count);
+  return count;
+}
+
+std::vector<AttentionTile> document_tiles(const AttentionPlan& plan, const AttentionShape& s, int64_t sample) {
+  if (!follows_documents(s)) return {};
+  const auto whole = std::count_if(plan.tiles.begin(), plan.tiles.end(),
+                                   [](const AttentionTile& tile) { return tile.rows == document_tile; });
+  std::vector<AttentionTile> tiles;
+  for (int64_t begin = 0; begin < s.T; begin += document_tile) {
+    const int64_t rows = std::min(document_tile, s.T - begin);
+    const int64_t first = s.first_key(sample, begin) / document_tile * document_tile, keys = begin + rows - first;
+    const int64_t size = keys / document_tile - 1 + (rows < document_tile ? whole + 1 : 0);
+    AttentionTile tile = plan.tiles[static_cast<size_t>(size)];
+    tile.begin = begin, tile.runs = {{first, keys}};
+    tiles.push_back(std::move(tile));
+  }
+  return tiles;
 }
 
 std::shared_ptr<const AttentionPlans> attention_plans(const AttentionShape& shape, bool backward) {

@@ -25,13 +25,12 @@ struct AttentionTile {
   bool gathers() const { return runs.size() > 1; }
   // Keys that a query sees: the first so many.
   int64_t seen(int64_t query, bool causal) const;
-  // Returns how many of these a window hides from the query: only queries before it see them.
-  int64_t passed(int64_t query, const AttentionPattern& pattern) const {
-    return pattern.window == 0 ? 0 : pattern.first_key(static_cast<int>(query)) - runs.front().begin;
-  }
+  // Returns how many keys lie before `first`.
+  int64_t before(int64_t first) const;
 };
 
 struct AttentionPlan {
+  // Where samples hold documents and the pattern is dense or a window: one of each size, for document_tiles().
   std::vector<AttentionTile> tiles;
   uint64_t scratch = 0;   // bytes, of the products
   uint64_t strip = 0;     // elements of the largest strip of scores
@@ -42,5 +41,9 @@ struct AttentionPlan {
 // kept. Thread safe.
 using AttentionPlans = std::vector<AttentionPlan>;
 std::shared_ptr<const AttentionPlans> attention_plans(const AttentionShape& shape, bool backward);
+
+// Where tiles follow the documents of a sample: those of the sample, each over the keys from the begin of its first
+// query's document on. Empty where the plan has them.
+std::vector<AttentionTile> document_tiles(const AttentionPlan& plan, const AttentionShape& shape, int64_t sample);
 
 }  // namespace zrt::models::cpu

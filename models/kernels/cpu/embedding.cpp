@@ -92,8 +92,9 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
       float mask[row_piece];
       for (int64_t row = begin; row < end; ++row) {
         const int64_t v = table_row(shape, tokens, row);
-        const T* place =
-            wpe ? static_cast<const T*>(wpe) + (position + (shape.first_row() + row) % shape.T) * C : nullptr;
+        const int64_t t =
+            shape.row_positions ? shape.row_positions[row] : position + (shape.first_row() + row) % shape.T;
+        const T* place = wpe ? static_cast<const T*>(wpe) + t * C : nullptr;
         for (int64_t c = 0; c < C; c += row_piece) {
           const int64_t n = std::min(row_piece, C - c);
           const T* from = v >= 0 ? static_cast<const T*>(wte) + v * C + c : zeros;

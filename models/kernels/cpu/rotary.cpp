@@ -17,7 +17,8 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
     core::parallel_for(shape.rows, 1, [&](int64_t begin, int64_t end) {
       float cosine[piece], sine[piece];
       for (int64_t row = begin; row < end; ++row) {
-        const auto turns = static_cast<double>(position + row % shape.T) * (backward ? -1 : 1);
+        const int64_t place = shape.positions != nullptr ? shape.positions[row] : position + row % shape.T;
+        const auto turns = static_cast<double>(place) * (backward ? -1 : 1);
         T* vectors = static_cast<T*>(x) + row * shape.stride;
         for (int64_t at = 0; at < half; at += piece) {
           const int64_t n = std::min(piece, half - at);

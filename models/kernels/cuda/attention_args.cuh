@@ -26,6 +26,7 @@ struct AttentionArgs {
   float probability = 0, kept = 1;  // kept elements are scaled by `kept`
   uint64_t first_sample = 0, all_heads = 0, first_head = 0;
   AttentionPattern pattern;
+  const int32_t* positions = nullptr;  // (B, T); null: a sample is one document
   TileOrder order;
 
   ZRT_HD int group() const { return heads / kv_heads; }
@@ -33,7 +34,15 @@ struct AttentionArgs {
     return pattern.of(static_cast<int64_t>(first_head) + head, pattern.blocks(T));
   }
   // The first and the last key that a query may see, whatever else a pattern leaves out.
-  ZRT_HD int first_key(int query) const { return pattern.first_key(query); }
+  __device__ int first_key(int b, int query) const {
+    const int first = pattern.first_key(query);
+    return positions == nullptr ? first : max(first, document_start(b, query));
+  }
+  // Of queries behind the end it is that of the last one. It never falls from one query to the next.
+  __device__ int document_start(int b, int query) const {
+    const int at = min(query, T - 1);
+    return at - positions[int64_t{b} * T + at];
+  }
   ZRT_HD int last_key(int query) const { return pattern.causal ? query : T - 1; }
   ZRT_HD int64_t C() const { return int64_t{heads} * width; }
   ZRT_HD int64_t kv() const { return int64_t{kv_heads} * width; }
@@ -61,20 +70,23 @@ inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& drop
   a.key = dropout.key, a.probability = s.dropout, a.kept = 1.0f / (1.0f - s.dropout), a.first_sample = first_sample;
   a.all_heads = static_cast<uint64_t>(s.all_heads == 0 ? s.heads : s.all_heads);
   a.first_head = static_cast<uint64_t>(s.first_head), a.pattern = s.pattern, a.cap = s.cap;
+  a.positions = s.documents ? s.positions : nullptr;
   return a;
 }
 
 // The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. Tiles are copied 16 bytes
 // at a time: beside aligned16() pointers, widths that are a multiple of 8 keep rows and heads aligned. To keep the
 // number of kernels small, fp16, dropout and sparse patterns have two widths, and fp16 with dropout none. Blocks of a
-// pattern must be whole units of 16 positions. Scores with a cap are the generic kernels' alone.
+// pattern must be whole units of 16 positions. Scores with a cap are the generic kernels' alone. Samples of several
+// documents take the kernels of sparse patterns.
 inline int padded_width(const AttentionShape& s) {
   if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128 || s.cap > 0) return 0;
-  if (s.pattern.sparse() && (s.pattern.block % 16 != 0 || s.T > 16 * 32768)) return 0;
+  const bool sparse = s.pattern.sparse() || s.documents;
+  if (sparse && (s.pattern.block % 16 != 0 || s.T > 16 * 32768)) return 0;
   const bool half = s.type == DType::f16, drops = s.dropout > 0;
   if (half && drops) return 0;
   if (s.width <= 64) return 64;
-  if (half || drops || s.pattern.sparse()) return 128;
+  if (half || drops || sparse) return 128;
   return s.width <= 80 ? 80 : s.width <= 96 ? 96 : 128;
 }
 
@@ -86,8 +98,8 @@ void with_attention_kernel(const AttentionShape& s, int width, const Body& body)
     width == 64 ? body.template operator()<E, 64, drops, sparse>() : body.template operator()<E, 128, drops, sparse>();
   };
   const auto dense_or_sparse = [&]<class E, bool drops>() {
-    s.pattern.sparse() ? narrow_or_wide.template operator()<E, drops, true>()
-                       : narrow_or_wide.template operator()<E, drops, false>();
+    s.pattern.sparse() || s.documents ? narrow_or_wide.template operator()<E, drops, true>()
+                                      : narrow_or_wide.template operator()<E, drops, false>();
   };
   if (s.type == DType::f16) return dense_or_sparse.template operator()<__half, false>();
   if (s.dropout > 0) return dense_or_sparse.template operator()<B, true>();
@@ -127,8 +139,8 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
 }
 
 // Whether a query sees a key, both before T; `kept` is its head's pattern.
-__device__ inline bool sees(const AttentionArgs& a, const HeadPattern& kept, int query, int key) {
-  if (key > a.last_key(query) || key < a.first_key(query)) return false;
+__device__ inline bool sees(const AttentionArgs& a, const HeadPattern& kept, int b, int query, int key) {
+  if (key > a.last_key(query) || key < a.first_key(b, query)) return false;
   return !a.pattern.sparse() || kept.keeps(query / a.pattern.block, key / a.pattern.block);
 }
 

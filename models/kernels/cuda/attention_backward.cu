@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
                                             row, a.T - first, a.width);
   Tile::template load<Shape::rows, threads>(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C,
                                             a.T - first, a.width);
-  const KeptUnits kept_units(a, head);
+  const KeptUnits kept_units(a, b, head);
   if constexpr (sparse) {
     list_units(list, kept_units.units, units, [&](int unit) {
       return kept_units.any_keeps(first / unit_rows, (first + Shape::rows) / unit_rows, unit);
@@ -119,10 +119,10 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
       }
     }
     if (kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first) ||
-        (sparse && key_of(0) < a.first_key(warp_first + Shape::warp_rows - 1))) {
+        (sparse && key_of(0) < a.first_key(b, warp_first + Shape::warp_rows - 1))) {
       fill_where(p, 0, [&](int m, int n, int r, int c) {
         const int query = warp_first + 16 * m + r, at = key_of(n) + c;
-        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(query))) ||
+        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(b, query))) ||
                at > a.last_key(query);
       });
     }
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
     const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
     const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
     if constexpr (sparse) {
-      own_key_units(list, KeptUnits(a, shared_head * a.group()), item.rank, Shape::rows / unit_rows);
+      own_key_units(list, KeptUnits(a, b, shared_head * a.group()), item.rank, Shape::rows / unit_rows);
       load_units<width, Shape::rows, threads>(k_tile, k, row, list.own, a.T, a.width);
       load_units<width, Shape::rows, threads>(v_tile, v, row, list.own, a.T, a.width);
     } else {
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
 #pragma unroll
   for (int m = 0; m < M; ++m) warp_last = max(warp_last, key_at(16 * m + 15));
   for (int listed = 0; listed < (sparse ? a.group() : 1); ++listed) {
-    const KeptUnits kept_units(a, shared_head * a.group() + listed);
+    const KeptUnits kept_units(a, b, shared_head * a.group() + listed);
     if constexpr (sparse) {
       list_units(list, kept_units.units, units, [&](int unit) {
         bool any = false;
@@ -252,10 +252,12 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
           for (int i = 0; i < 4; ++i) p[m][n][i] = exp2_fast(p[m][n][i] * scale - shift[i % 2]);
         }
       }
-      if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0)) || (sparse && a.pattern.window > 0)) {
+      if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0)) ||
+          (sparse && (a.pattern.window > 0 || a.positions != nullptr))) {
         fill_where(p, 0, [&](int m, int n, int r, int c) {
           const int key = key_at(16 * m + r), at = query_of(step, n) + c;
-          return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || key < a.first_key(at))) || key > a.last_key(at);
+          return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || key < a.first_key(b, at))) ||
+                 key > a.last_key(at);
         });
       }
       uint32_t left[M][N / 2][4];

@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(threads) decode_kernel(const AttentionArgs a, 
   const HeadPattern kept = a.pattern_of(head);
   SoftmaxRow state;
   // A window begins in one of the rounds in which the warps take keys; those before have nothing that the query sees.
-  const int rounds_before = a.first_key(position) / threads;
+  const int rounds_before = a.first_key(b, position) / threads;
   for (int begin = rounds_before * threads + 32 * warp; begin < position; begin += threads) {
     const int key = begin + lane_index();
-    const bool valid = key < position && sees(a, kept, position, key);
+    const bool valid = key < position && sees(a, kept, b, position, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s = valid ? score_of(a, row_product(q, keys + int64_t{key} * a.width, a.width)) : -INFINITY;
     const float p = state.step(s);

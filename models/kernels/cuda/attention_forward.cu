@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   };
   Tile::template load<block_rows, threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
                                            a.T - first, a.width);
-  const KeptUnits kept_units(a, head);
+  const KeptUnits kept_units(a, b, head);
   if constexpr (sparse) {
     list_units(list, kept_units.units, units, [&](int unit) {
       return kept_units.any_keeps(first / unit_rows, (first + block_rows) / unit_rows, unit);
@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
     float s[M][N][4];
     row_products<E, width>(s, q_tile, warp_row, k_tile);
     if (sparse ? kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first) ||
-                     key_of(0) < a.first_key(warp_first + warp_rows - 1)
+                     key_of(0) < a.first_key(b, warp_first + warp_rows - 1)
                : key + block_keys - 1 > a.last_key(warp_first)) {
       fill_where(s, -INFINITY, [&](int m, int n, int r, int c) {
         const int query = warp_first + 16 * m + r, at = key_of(n) + c;
-        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(query))) ||
+        return (sparse && ((kept >> (m * units + n / 2) & 1) == 0 || at < a.first_key(b, query))) ||
                at > a.last_key(query);
       });
     }

@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(threads) forward_kernel(const AttentionArgs a)
   const int last = a.last_key(r.at);
   const HeadPattern kept = a.pattern_of(r.head);
   SoftmaxRow state;
-  for (int begin = a.first_key(r.at) / 32 * 32; begin <= last; begin += 32) {
+  for (int begin = a.first_key(r.b, r.at) / 32 * 32; begin <= last; begin += 32) {
     const int key = begin + lane_index();
-    const bool valid = sees(a, kept, r.at, key);
+    const bool valid = sees(a, kept, r.b, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s =
         valid ? score_of(a, row_product(qkv + a.queries(r.b, r.head) + r.at * row, k + key * row, a.width)) : -INFINITY;
@@ -73,9 +73,9 @@ __global__ void __launch_bounds__(threads) queries_kernel(const AttentionArgs a)
   float dq[row_parts] = {};
   const int last = a.last_key(r.at);
   const HeadPattern kept = a.pattern_of(r.head);
-  for (int begin = a.first_key(r.at) / 32 * 32; begin <= last; begin += 32) {
+  for (int begin = a.first_key(r.b, r.at) / 32 * 32; begin <= last; begin += 32) {
     const int key = begin + lane_index();
-    const bool valid = sees(a, kept, r.at, key);
+    const bool valid = sees(a, kept, r.b, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     float ds = 0;
     if (valid) {
@@ -104,8 +104,9 @@ __global__ void __launch_bounds__(threads) keys_kernel(const AttentionArgs a) {
     const HeadPattern kept = a.pattern_of(head);
     const int end = a.pattern.window > 0 ? min(a.T, r.at + a.pattern.window) : a.T;  // of those that see the key
     for (int begin = a.pattern.causal ? r.at : 0; begin < end; begin += 32) {
+      if (a.positions != nullptr && a.document_start(r.b, begin) > r.at) break;  // nor do later queries see the key
       const int query = begin + lane_index();
-      const bool valid = query < a.T && sees(a, kept, query, r.at);
+      const bool valid = query < a.T && sees(a, kept, r.b, query, r.at);
       if (__ballot_sync(0xffffffffu, valid) == 0) continue;
       float p = 0, ds = 0;
       if (valid) {

@@ -19,19 +19,25 @@ struct UnitList {
   static size_t bytes(int64_t T) { return sizeof(UnitList) + 2 * static_cast<size_t>(T / unit_rows + 1 + most_own); }
 };
 
-// The pattern of a head, asked by units.
+// The pattern of a head and the documents of a sample, asked by units.
 struct KeptUnits {
+  const AttentionArgs& args;
+  int b;  // the sample
   HeadPattern pattern;
   ShortDivision by_block;  // units of a block
   int units;               // of the sequence
 
-  __device__ KeptUnits(const AttentionArgs& a, int head)
-      : pattern(a.pattern_of(head)),
+  __device__ KeptUnits(const AttentionArgs& a, int sample, int head)
+      : args(a),
+        b(sample),
+        pattern(a.pattern_of(head)),
         by_block(ShortDivision::by(a.pattern.block / unit_rows)),
         units((a.T + unit_rows - 1) / unit_rows) {}
   // Either may be none or lie behind the end.
   __device__ bool keeps(int query, int key) const {
-    return query < units && key < units && pattern.keeps(by_block.of(query), by_block.of(key));
+    if (query >= units || key >= units || !pattern.keeps(by_block.of(query), by_block.of(key))) return false;
+    // The first of the queries sees the most keys before them.
+    return args.positions == nullptr || (key + 1) * unit_rows > args.document_start(b, query * unit_rows);
   }
   // Whether any of the queries [first, end) keeps a key.
   __device__ bool any_keeps(int first, int end, int key) const {

@@ -1,6 +1,6 @@
-// Attention by products of four warps together (warpgroup.cuh): dense, without dropout, of heads of up to 128
-// elements in bf16 or fp16, but for widths in between that single warps have kernels for, on GPUs of compute
-// capability 9.0.
+// Attention by products of four warps together (warpgroup.cuh): dense, over samples of one document or several, without
+// dropout, of heads of up to 128 elements in bf16 or fp16, but for widths in between that single warps have kernels
+// for, on GPUs of compute capability 9.0.
 #pragma once
 #include "models/kernels/cuda/attention_args.cuh"
 

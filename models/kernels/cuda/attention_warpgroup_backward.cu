@@ -8,7 +8,7 @@ namespace {
 template <int halves>
 constexpr uint32_t queries_bytes = 6 * GroupTile<halves>::bytes;
 
-template <class E, int halves>
+template <class E, int halves, bool documents>
 __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
   };
   Tile::load(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row, a.T - first, a.width);
   Tile::load(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C, a.T - first, a.width);
-  load_keys(0);
+  const int begin_tile = documents ? a.document_start(b, first) / others : 0;
+  load_keys(begin_tile);
   wait_for_copies();
   __syncthreads();
   float lse[1][2], delta[1][2];
@@ -38,7 +39,12 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
   float dq[1][Tile::chunks][4] = {};
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
-  for (int tile = 0; tile < tiles; ++tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  // Of rows lane / 4 and eight behind it; and of the warp's last.
+  const int starts[2] = {documents ? a.document_start(b, warp_first + lane / 4) : 0,
+                         documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0};
+  const int last_start = documents ? a.document_start(b, warp_first + 15) : 0;
+  for (int tile = begin_tile; tile < tiles; ++tile) {
     wait_for_copies();
     fence_tiles();
     __syncthreads();
@@ -62,8 +68,11 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
 #pragma unroll
       for (int i = 0; i < 4; ++i) p[0][n][i] *= dp[0][n][i] - delta[0][i / 2];
     }
-    if (key + others - 1 > a.last_key(warp_first)) {
-      fill_where(p, 0, [&](int, int n, int r, int c) { return key + 8 * n + c > a.last_key(warp_first + r); });
+    if (key + others - 1 > a.last_key(warp_first) || (documents && key < last_start)) {
+      fill_where(p, 0, [&](int, int n, int r, int c) {
+        const int at = key + 8 * n + c;
+        return at > a.last_key(warp_first + r) || (documents && at < starts[r >= 8 ? 1 : 0]);
+      });
     }
     uint32_t ds[1][steps][4];
     pack<E>(ds, p);
@@ -78,6 +87,18 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
                       [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
 }
 
+// How many tiles of queries from `first` on hold one whose document begins at `last_key` or before. All threads of a
+// warp call it.
+__device__ int query_tiles(const AttentionArgs& a, int b, int first, int last_key) {
+  int tiles = 0;
+  for (int begin = 0;; begin += 32) {
+    const int query = first + (begin + static_cast<int>(threadIdx.x) % 32) * others;
+    const int found = __popc(__ballot_sync(0xffffffffu, query < a.T && a.document_start(b, query) <= last_key));
+    tiles += found;
+    if (found < 32) return tiles;
+  }
+}
+
 // Of a tile of queries and d_out, and of their statistics, which end at the next place where tiles may begin.
 template <int halves>
 constexpr uint32_t stage_bytes_of = 2 * GroupTile<halves>::bytes + tile_align;
@@ -85,7 +106,7 @@ template <int halves>
 constexpr uint32_t keys_bytes = 2 * GroupTile<halves>::bytes + 2 * stage_bytes_of<halves>;
 static_assert(2 * others * sizeof(float) <= tile_align);
 
-template <class E, int halves>
+template <class E, int halves, bool documents>
 __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes, stage_bytes = stage_bytes_of<halves>;
@@ -101,8 +122,11 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
   Tile::load(v_tile, static_cast<const E*>(a.qkv) + a.values(b, shared_head) + first * row, row, a.T - first, a.width);
 
   // The tiles of queries, where attention is causal from the diagonal on, for one head of the group after the other.
-  const int first_query = a.pattern.causal ? first : 0, tiles = (a.T - first_query + others - 1) / others,
-            all = tiles * a.group();
+  // Those behind the document of the block's last key do not see its keys.
+  const int first_query = a.pattern.causal ? first : 0,
+            tiles = documents ? query_tiles(a, b, first, first + group_rows - 1)
+                              : (a.T - first_query + others - 1) / others,
+            end_query = first_query + tiles * others, all = tiles * a.group();
   int next_head = shared_head * a.group(), next_query = first_query;
   const auto load_queries = [&](int step) {
     const uint32_t to = v_tile + tile_bytes + static_cast<uint32_t>(step % 2) * stage_bytes;
@@ -126,7 +150,7 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
     __syncthreads();
     const int query = next_query;
     next_query += others;
-    if (next_query >= a.T) next_query = first_query, ++next_head;
+    if (next_query >= a.T || (documents && next_query >= end_query)) next_query = first_query, ++next_head;
     if (step + 1 < all) load_queries(step + 1);
     const uint32_t stage = 2 * tile_bytes + static_cast<uint32_t>(step % 2) * stage_bytes, q_tile = k_tile + stage,
                    do_tile = q_tile + tile_bytes;
@@ -146,8 +170,11 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
 #pragma unroll
       for (int i = 0; i < 4; ++i) p[0][n][i] = exp2_fast(p[0][n][i] * scale - shift[i % 2]);
     }
-    if (warp_first + 15 > a.last_key(query)) {
-      fill_where(p, 0, [&](int, int n, int r, int c) { return warp_first + r > a.last_key(query + 8 * n + c); });
+    if (warp_first + 15 > a.last_key(query) || (documents && warp_first < a.document_start(b, query + others - 1))) {
+      fill_where(p, 0, [&](int, int n, int r, int c) {
+        const int at = query + 8 * n + c;
+        return warp_first + r > a.last_key(at) || (documents && warp_first + r < a.document_start(b, at));
+      });
     }
     uint32_t left[1][steps][4];
     pack<E>(left, p);
@@ -176,14 +203,23 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
   store_rows<E, Tile>(dv, ones, shared + tile_bytes, warp_row, a.width, place(a.values(b, shared_head)));
 }
 
+template <class E, bool documents>
+void queries(const AttentionArgs& a) {
+  a.width <= half_width ? run(queries_kernel<E, 1, documents>, queries_bytes<1>, a)
+                        : run(queries_kernel<E, 2, documents>, queries_bytes<2>, a);
+}
 template <class E>
 void queries(const AttentionArgs& a) {
-  a.width <= half_width ? run(queries_kernel<E, 1>, queries_bytes<1>, a)
-                        : run(queries_kernel<E, 2>, queries_bytes<2>, a);
+  a.positions == nullptr ? queries<E, false>(a) : queries<E, true>(a);
+}
+template <class E, bool documents>
+void keys(const AttentionArgs& a) {
+  a.width <= half_width ? run(keys_kernel<E, 1, documents>, keys_bytes<1>, a)
+                        : run(keys_kernel<E, 2, documents>, keys_bytes<2>, a);
 }
 template <class E>
 void keys(const AttentionArgs& a) {
-  a.width <= half_width ? run(keys_kernel<E, 1>, keys_bytes<1>, a) : run(keys_kernel<E, 2>, keys_bytes<2>, a);
+  a.positions == nullptr ? keys<E, false>(a) : keys<E, true>(a);
 }
 
 }  // namespace

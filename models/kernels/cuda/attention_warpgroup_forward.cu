@@ -9,7 +9,7 @@ template <int halves>
 constexpr uint32_t forward_bytes = 5 * GroupTile<halves>::bytes;
 
 // Registers are limited so that a multiprocessor takes as many blocks as its shared memory holds.
-template <class E, int halves>
+template <class E, int halves, bool documents>
 __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
   const int b = item.head / a.heads, head = item.head % a.heads, shared_head = head / a.group();
   const int first = (a.order.tiles - 1 - item.rank) * group_rows;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, warp_first = first + warp_row;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * 16,
+            warp_first = first + warp_row;
   const int64_t row = a.row();
   const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
   const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
@@ -29,13 +30,18 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
     Tile::load(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
   };
   Tile::load(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row, a.T - first, a.width);
-  load_keys(0);
+  const int begin_tile = documents ? a.document_start(b, first) / others : 0;
+  load_keys(begin_tile);
 
   float out[1][Tile::chunks][4] = {};
   OnlineSoftmax<1> softmax;
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
-  for (int tile = 0; tile < tiles; ++tile) {
+  // Of rows lane / 4 and eight behind it; and of the warp's last.
+  const int starts[2] = {documents ? a.document_start(b, warp_first + lane / 4) : 0,
+                         documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0};
+  const int last_start = documents ? a.document_start(b, warp_first + 15) : 0;
+  for (int tile = begin_tile; tile < tiles; ++tile) {
     wait_for_copies();
     fence_tiles();
     __syncthreads();  // the tile has come, and nobody reads the one before any more
@@ -47,11 +53,14 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
     begin_products();
     row_products<E, halves>(s, q_tile, k_tile);
     wait_for_products<0>(s[0]);
-    if (key + others - 1 > a.last_key(warp_first)) {
-      fill_where(s, -INFINITY, [&](int, int n, int r, int c) { return key + 8 * n + c > a.last_key(warp_first + r); });
+    if (key + others - 1 > a.last_key(warp_first) || (documents && key < last_start)) {
+      fill_where(s, -INFINITY, [&](int, int n, int r, int c) {
+        const int at = key + 8 * n + c;
+        return at > a.last_key(warp_first + r) || (documents && at < starts[r >= 8 ? 1 : 0]);
+      });
     }
     float shrink[1][2];
-    softmax.step<false>(s, shrink, scale);
+    softmax.step<documents>(s, shrink, scale);
     // Once the largest scores have been seen nothing shrinks.
     if (__ballot_sync(0xffffffffu, shrink[0][0] != 1 || shrink[0][1] != 1) != 0) softmax.apply(shrink, out);
     uint32_t p[1][steps][4];
@@ -71,10 +80,14 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
                       [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
 }
 
+template <class E, bool documents>
+void forward(const AttentionArgs& a) {
+  a.width <= half_width ? run(forward_kernel<E, 1, documents>, forward_bytes<1>, a)
+                        : run(forward_kernel<E, 2, documents>, forward_bytes<2>, a);
+}
 template <class E>
 void forward(const AttentionArgs& a) {
-  a.width <= half_width ? run(forward_kernel<E, 1>, forward_bytes<1>, a)
-                        : run(forward_kernel<E, 2>, forward_bytes<2>, a);
+  a.positions == nullptr ? forward<E, false>(a) : forward<E, true>(a);
 }
 
 }  // namespace

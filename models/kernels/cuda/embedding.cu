@@ -11,7 +11,7 @@ constexpr int rows_per_block = 8, unrolled = 3;
 
 template <class T>
 struct Args {
-  const int32_t* tokens;
+  const int32_t *tokens, *positions;
   const T *wte, *wpe;
   T* out;
   int64_t rows, first_row, places, C, position, V, first_token;
@@ -26,8 +26,9 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
   const int64_t v = args.tokens == nullptr ? row : args.tokens[row] - args.first_token;
   const bool here = args.tokens == nullptr || (v >= 0 && v < args.V);  // another rank's counts as zeros
   const T* token = args.wte + v * C;
-  const T* place =
-      args.wpe == nullptr ? nullptr : args.wpe + (args.position + (args.first_row + row) % args.places) * C;
+  const int64_t t =
+      args.positions != nullptr ? args.positions[row] : args.position + (args.first_row + row) % args.places;
+  const T* place = args.wpe == nullptr ? nullptr : args.wpe + t * C;
   T* to = args.out + row * C;
   for (int64_t begin = int64_t{group} * threadIdx.x; begin < C; begin += int64_t{group} * 32 * unrolled) {
     Raw<T> x[unrolled], p[unrolled];
@@ -68,6 +69,7 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const Args<T> args{tokens,
+                       shape.row_positions,
                        static_cast<const T*>(wte),
                        static_cast<const T*>(wpe),
                        static_cast<T*>(out),

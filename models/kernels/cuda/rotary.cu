@@ -14,6 +14,7 @@ constexpr int64_t wanted_blocks = 2112;  // enough for 16 on each of a large GPU
 template <class T>
 struct Args {
   T* x;
+  const int32_t* positions;  // null: t + position
   int64_t rows, places, heads, width, stride, position;
   int begin, angles;  // the part of a vector's first half that this launch turns
   bool backward;
@@ -26,7 +27,8 @@ template <class T>
 __global__ void __launch_bounds__(256) turn(const __grid_constant__ Args<T> args) {
   __shared__ float cosines[most_angles + group], sines[most_angles + group];  // reads of whole groups stay inside
   const int64_t t = blockIdx.x, samples = (args.rows - t + args.places - 1) / args.places;
-  const double turns = static_cast<double>(args.position + t) * (args.backward ? -1 : 1);
+  const int64_t place = args.positions != nullptr ? args.positions[t] : args.position + t;
+  const double turns = static_cast<double>(place) * (args.backward ? -1 : 1);
   for (int i = threadIdx.x; i < args.angles; i += blockDim.x) {
     double sine, cosine;
     sincos(turns * args.frequencies[i], &sine, &cosine);
@@ -57,20 +59,21 @@ __global__ void __launch_bounds__(256) turn(const __grid_constant__ Args<T> args
 
 void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x) {
   if (shape.rows == 0) return;
-  const int64_t half = shape.width / 2, places = std::min(shape.T, shape.rows);
-  const int64_t samples = (shape.rows + shape.T - 1) / shape.T;
+  const int64_t T = shape.positions != nullptr ? shape.rows : shape.T;  // rows with angles of their own
+  const int64_t half = shape.width / 2, places = std::min(T, shape.rows), samples = (shape.rows + T - 1) / T;
   const int64_t parts =
       std::clamp<int64_t>((wanted_blocks + places - 1) / places, 1, std::min<int64_t>(samples, 65535));
   with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    Args<T> args{static_cast<T*>(x), shape.rows, shape.T, shape.heads, shape.width, shape.stride,
-                 position,           0,          0,       backward,    shape.scale, {}};
+    using E = decltype(zero);
+    Args<E> args{static_cast<E*>(x), shape.positions, shape.rows, T, shape.heads,
+                 shape.width,        shape.stride,    position,   0, 0,
+                 backward,           shape.scale,     {}};
     for (int64_t begin = 0; begin < half; begin += most_angles) {
       args.begin = static_cast<int>(begin),
       args.angles = static_cast<int>(std::min<int64_t>(most_angles, half - begin));
       std::copy_n(frequencies + begin, args.angles, args.frequencies);
       const dim3 grid(static_cast<unsigned>(places), static_cast<unsigned>(parts));
-      core::cuda::launch(turn<T>, grid, 256, 0, args);
+      core::cuda::launch(turn<E>, grid, 256, 0, args);
     }
   });
 }

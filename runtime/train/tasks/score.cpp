@@ -12,13 +12,13 @@ namespace zrt::runtime {
 namespace {
 
 // A text and its targets: of the choice alone.
-void fill_row(const ChoiceTokens& choice, int64_t sequence, int32_t* tokens, int32_t* targets) {
-  std::fill_n(tokens, sequence, 0);
-  std::fill_n(targets, sequence, models::not_counted);
+void fill_row(const ChoiceTokens& choice, int64_t sequence, const data::SampleRows& to) {
+  std::fill_n(to.tokens, sequence, 0);
+  std::fill_n(to.targets, sequence, models::not_counted);
   const auto inputs = static_cast<int64_t>(choice.ids.size()) - 1;
-  std::copy_n(choice.ids.begin(), inputs, tokens);
+  std::copy_n(choice.ids.begin(), inputs, to.tokens);
   const int64_t first = inputs - choice.counted;
-  std::copy_n(choice.ids.end() - choice.counted, choice.counted, targets + first);
+  std::copy_n(choice.ids.end() - choice.counted, choice.counted, to.targets + first);
 }
 
 // The sum of token losses by data-parallel rank, as the ranks told each other for the mean.
@@ -60,11 +60,11 @@ std::vector<double> log_likelihoods(Session& session, BatchFiller& filler, const
   const Layout& layout = session.stages().front().layout;
   const auto ranks = static_cast<size_t>(layout.mesh.data());
   size_t first = 0;
-  filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
+  filler = [&](int rank, uint32_t, const data::SampleRows& to) {
     const size_t choice = first + static_cast<size_t>(layout.mesh.place(core::data_axes, rank));
-    if (choice < choices.size()) return fill_row(choices[choice], layout.sequence, tokens, targets);
-    std::fill_n(tokens, layout.sequence, 0);
-    std::fill_n(targets, layout.sequence, models::not_counted);
+    if (choice < choices.size()) return fill_row(choices[choice], layout.sequence, to);
+    std::fill_n(to.tokens, layout.sequence, 0);
+    std::fill_n(to.targets, layout.sequence, models::not_counted);
   };
   std::vector<double> result(choices.size());
   for (; first < choices.size(); first += ranks) {

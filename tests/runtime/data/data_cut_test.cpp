@@ -50,7 +50,7 @@ std::string read_all(const GptDataset& data) {
   bool zero = false;
   const std::string message = error_of<DataError>([&] {
     for (int64_t n = 0; n < data.size(); ++n) {
-      data.read(n, x.data(), y.data());
+      data.read(n, {x.data(), y.data()});
       zero = zero || std::count(x.begin(), x.end(), 0) + std::count(y.begin(), y.end(), 0) > 0;
     }
   });

@@ -44,8 +44,8 @@ class AnyText : public SampleSource {
       : sequence_(sequence), end_(tokenizer.eod()), words_(words), ids_(tokenizer.vocab_size()) {}
   int64_t size() const override { return 1 << 20; }
   int64_t sequence() const override { return sequence_; }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
-    for (int64_t i = 0; i < sequence_; ++i) tokens[i] = at(sample, i), targets[i] = at(sample, i + 1);
+  void read(int64_t sample, const runtime::data::SampleRows& to) const override {
+    for (int64_t i = 0; i < sequence_; ++i) to.tokens[i] = at(sample, i), to.targets[i] = at(sample, i + 1);
   }
   int64_t counted(int64_t) const override { return sequence_; }
   SampleOrigin origin(int64_t sample) const override { return {0, 0, sample}; }

@@ -28,9 +28,9 @@ class Sentences : public SampleSource {
   Sentences(int64_t sequence, std::string text) : sequence_(sequence), text_(std::move(text)) {}
   int64_t size() const override { return 1000; }
   int64_t sequence() const override { return sequence_; }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
+  void read(int64_t sample, const runtime::data::SampleRows& to) const override {
     for (int64_t i = 0; i < sequence_; ++i) {
-      tokens[i] = at(sample + i), targets[i] = at(sample + i + 1);
+      to.tokens[i] = at(sample + i), to.targets[i] = at(sample + i + 1);
     }
   }
   int64_t counted(int64_t) const override { return sequence_; }

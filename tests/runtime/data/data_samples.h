@@ -29,7 +29,7 @@ inline Sample read(const zrt::runtime::data::SampleSource& source, int64_t sampl
   // One word more on both sides: a write outside is seen.
   const auto S = static_cast<size_t>(source.sequence());
   std::vector<int32_t> tokens(S + 2, -7), targets(S + 2, -7);
-  source.read(sample, tokens.data() + 1, targets.data() + 1);
+  source.read(sample, {tokens.data() + 1, targets.data() + 1});
   CHECK((tokens.front() == -7 && tokens.back() == -7 && targets.front() == -7 && targets.back() == -7));
   return {{tokens.begin() + 1, tokens.end() - 1}, {targets.begin() + 1, targets.end() - 1}};
 }

@@ -258,7 +258,7 @@ TEST_CASE("threads read one dataset at the same time", "[data]") {
     threads.emplace_back([&, t] {
       std::vector<int32_t> tokens(64), targets(64);
       for (int64_t k = 0; k < dataset.size(); ++k) {
-        dataset.read(k, tokens.data(), targets.data());
+        dataset.read(k, {tokens.data(), targets.data()});
         for (size_t i = 0; i < 64; ++i) sums[t] = (sums[t] * 31 + tokens[i] + targets[i]) % 1000003;
       }
     });

@@ -20,12 +20,12 @@ class Numbered final : public SampleSource {
   explicit Numbered(int64_t broken = INT64_MAX) : broken_(broken) {}
   int64_t size() const override { return 20; }
   int64_t sequence() const override { return 3; }
-  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override {
+  void read(int64_t sample, const runtime::data::SampleRows& to) const override {
     ++reads;
     if (sample >= broken_) throw core::DataError("sample " + std::to_string(sample) + " is broken");
     for (int32_t i = 0; i < 3; ++i) {
-      tokens[i] = static_cast<int32_t>(100 * sample) + i;
-      targets[i] = tokens[i] + 1;
+      to.tokens[i] = static_cast<int32_t>(100 * sample) + i;
+      to.targets[i] = to.tokens[i] + 1;
     }
   }
   int64_t counted(int64_t) const override { return 3; }
@@ -39,7 +39,7 @@ class Numbered final : public SampleSource {
 
 void check_sample(const SampleSource& source, int64_t sample) {
   int32_t tokens[3], targets[3];
-  source.read(sample, tokens, targets);
+  source.read(sample, {tokens, targets});
   for (int32_t i = 0; i < 3; ++i) {
     CHECK(tokens[i] == 100 * sample + i);
     CHECK(targets[i] == 100 * sample + i + 1);
@@ -82,7 +82,7 @@ TEST_CASE("a sample that cannot be read ahead is an error where it is read, and 
   await(*source, 3);  // sample 4, by the thread
   ahead.begin_step(2);
   int32_t row[6];
-  CHECK_THROWS_AS(ahead.read(4, row, row + 3), core::DataError);
+  CHECK_THROWS_AS(ahead.read(4, {row, row + 3}), core::DataError);
 }
 
 TEST_CASE("what was expected and is not read is dropped, and other samples are read from the source") {

@@ -101,8 +101,8 @@ TEST_CASE("a run after a failed one fails too instead of waiting") {
   const Setting s = setting(2, 2);
   const runtime::Layout layout = make_layout(model, s);
   runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(layout, 0, rank, microbatch, to);
                             },
                             {}});
   session.run("init", {});
@@ -162,8 +162,8 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
   size_t expected = 0;
   runtime::for_each_execution(compiled.set.program("step"), ~0u, [&](runtime::OpId, uint32_t) { ++expected; });
   runtime::Session session(std::move(compiled), options,
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(layout, 0, rank, microbatch, to);
                             },
                             {}});
   session.run("init", {});
@@ -198,8 +198,8 @@ TEST_CASE("computation and communication of a step can be run alone, each whole 
   const Setting s = setting(3, 2);
   const runtime::Layout layout = make_layout(model, s);
   runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(layout, 0, rank, microbatch, to);
                             },
                             {}});
   session.run("init", {});

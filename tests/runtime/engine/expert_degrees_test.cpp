@@ -116,10 +116,10 @@ Step one_step(Config config, const test::Tensors& weights, const std::vector<Ran
                           },
                           {}});
   const runtime::Layout layout = make_layout(model, s);
-  const auto batch = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
+  const auto batch = [&](int rank, uint32_t, const runtime::data::SampleRows& to) {
     const test::Batch& own = batches[static_cast<size_t>(layout.mesh.place(runtime::data_axes, rank))].batch;
-    std::copy(own.tokens.begin(), own.tokens.end(), tokens);
-    if (targets != nullptr) std::copy(own.targets.begin(), own.targets.end(), targets);
+    std::copy(own.tokens.begin(), own.tokens.end(), to.tokens);
+    if (to.targets != nullptr) std::copy(own.targets.begin(), own.targets.end(), to.targets);
   };
   const auto load = [&](const std::string& name, int64_t begin, std::span<float> out) {
     const auto from = weights.at(name).begin() + begin;

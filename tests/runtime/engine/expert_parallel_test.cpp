@@ -237,8 +237,8 @@ TEST_CASE("Without a capacity all-to-alls move the rows that are routed, and wha
   std::vector<runtime::Compiled> stages;
   stages.push_back(runtime::compile(layout, phases_of(s)));
   runtime::Session session(std::move(stages), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(layout, 0, rank, microbatch, to);
                             },
                             {}});
   session.run("init", {});
@@ -266,8 +266,8 @@ TEST_CASE("All tokens that go to one expert, and none to a rank, are dropped bey
       stages.push_back(runtime::compile(make_layout(model, s), phases_of(s)));
       const runtime::Layout layout = stages[0].layout;
       runtime::Session session(std::move(stages), session_options(s),
-                               {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                  synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                               {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                  synthetic_batch(layout, 0, rank, microbatch, to);
                                 },
                                 {}});
       session.run("init", {});

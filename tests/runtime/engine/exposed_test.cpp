@@ -28,8 +28,8 @@ Measured measure(const models::Model& model, const Setting& s, const Pauses& pau
   };
   WrappedTransport transport(comm::make_thread_transport(s.ranks), {{}, sleep});
   runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(layout, 0, rank, microbatch, to);
                             },
                             {}},
                            transport);

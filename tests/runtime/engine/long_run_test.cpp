@@ -16,8 +16,8 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   const runtime::Layout layout = testing::make_layout(model, s);
   uint32_t step = 0;
   runtime::Session session(runtime::compile(layout, {"init", "step"}), {},
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              testing::synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              testing::synthetic_batch(layout, step, rank, microbatch, to);
                             },
                             {}});
   const std::vector<const core::Arena*> arenas{&session.arena(0), &session.arena(1)};

@@ -29,8 +29,8 @@ std::vector<double> seconds_of(const models::Model& model, const std::vector<siz
   s.schedule = {kind, 4, static_cast<int32_t>(microbatches), chunks, chunks == 1 ? 1 : 4};
   const Pipeline pipeline(model, s, ends);
   runtime::Session session(pipeline.compile(s), session_options(s),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              synthetic_batch(pipeline.layouts[0], 0, rank, microbatch, tokens, targets);
+                           {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                              synthetic_batch(pipeline.layouts[0], 0, rank, microbatch, to);
                             },
                             {}});
   session.run("init", {});

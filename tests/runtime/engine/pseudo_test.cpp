@@ -105,8 +105,8 @@ TEST_CASE("a shared parameter moves by the sum of the gradients of its layers") 
         core::random_normals({key, 0, 0}, static_cast<uint64_t>(begin), static_cast<int64_t>(out.size()), out.data());
         for (float& value : out) value *= 0.1f;
       };
-      runtime::SessionHooks hooks{[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                    synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+      runtime::SessionHooks hooks{[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                    synthetic_batch(layout, 0, rank, microbatch, to);
                                   },
                                   set};
       runtime::Session session(runtime::compile(layout, {"load", "step", "export"}), session_options(s), hooks);

@@ -55,9 +55,9 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
   std::atomic<bool> stop = false, release = false;
   std::string reason;
   SessionHooks hooks;
-  hooks.batch = [&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+  hooks.batch = [&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
     while (stop && rank == 1 && !release) std::this_thread::sleep_for(1ms);
-    testing::synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+    testing::synthetic_batch(layout, 0, rank, microbatch, to);
   };
   hooks.stuck = [&](const std::exception& error) {
     reason = error.what();

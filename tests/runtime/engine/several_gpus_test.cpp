@@ -110,7 +110,7 @@ TEST_CASE("each rank has its memory on its own GPU, or on that of its turn") {
   for (const int gpus : {8, 3}) {
     have_gpus(gpus);
     runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
-                             {[](int, uint32_t, int32_t*, int32_t*) {}, {}});
+                             {[](int, uint32_t, const runtime::data::SampleRows&) {}, {}});
     for (int rank = 0; rank < s.ranks; ++rank) CHECK(session.arena(rank).gpu() == rank % gpus);
   }
   have_gpus(8);

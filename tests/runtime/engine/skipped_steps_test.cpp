@@ -54,8 +54,8 @@ struct Steps {
   Steps(const models::Model& model, const Setting& s) : layout(make_layout(model, s)) {
     session = std::make_unique<runtime::Session>(
         runtime::compile(layout, phases_of(s)), session_options(s),
-        runtime::SessionHooks{[this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+        runtime::SessionHooks{[this](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                synthetic_batch(layout, step, rank, microbatch, to);
                               },
                               {}});
     session->run("init", {});

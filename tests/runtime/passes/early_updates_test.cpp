@@ -125,8 +125,8 @@ TEST_CASE("a gradient that is not finite ends the run: weights had been updated,
     s.ranks = 2, s.stage = stage;
     const runtime::Layout layout = make_layout(model, s);
     runtime::Session session(runtime::compile(layout, {"init", "step", "export", "save"}), session_options(s),
-                             {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+                             {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                synthetic_batch(layout, step, rank, microbatch, to);
                               },
                               {}});
     session.run("init", {});

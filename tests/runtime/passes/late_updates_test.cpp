@@ -142,8 +142,8 @@ TEST_CASE("phases between steps find the weights of all steps so far, and later 
       const runtime::Layout layout = make_layout(model, s);
       uint32_t step = 0;
       runtime::Session session(runtime::compile(layout, {"init", "step", "eval", "export", "save"}), session_options(s),
-                               {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                  synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+                               {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                  synthetic_batch(layout, step, rank, microbatch, to);
                                 },
                                 {}});
       session.run("init", {});

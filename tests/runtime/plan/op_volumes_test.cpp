@@ -50,8 +50,8 @@ TEST_CASE("every op receives what the planner says, by the counters of its commu
     const Pipeline pipeline(model, s, even_ends(model, c.stages));
     const std::vector<runtime::Layout>& layouts = pipeline.layouts;
     runtime::Session session(pipeline.compile({"init", "step"}), session_options(s),
-                             {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                                synthetic_batch(layouts.front(), 0, rank, microbatch, tokens, targets);
+                             {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                                synthetic_batch(layouts.front(), 0, rank, microbatch, to);
                               },
                               {}});
     session.run("init", {});

@@ -57,8 +57,8 @@ std::vector<Loads> loads_of(bool llama, Setting s, ScheduleKind kind = ScheduleK
   const runtime::Layout& layout = pipeline.layouts.front();
   uint32_t step = 0;
   runtime::SessionHooks hooks;
-  hooks.batch = [&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-    synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+  hooks.batch = [&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+    synthetic_batch(layout, step, rank, microbatch, to);
   };
   runtime::Session session(pipeline.compile(s), session_options(s), hooks);
   CHECK(runtime::has_experts(session));

@@ -42,8 +42,8 @@ class Loaded {
     std::vector<std::string> phases{"load", trains ? "step" : "eval"};
     if (save) phases.emplace_back("save");
     runtime::SessionHooks hooks;
-    hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      synthetic_batch(pipeline_.layouts.front(), step_, rank, microbatch, tokens, targets);
+    hooks.batch = [this](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+      synthetic_batch(pipeline_.layouts.front(), step_, rank, microbatch, to);
     };
     hooks.load = [spoiled = std::move(spoiled)](const std::string& tensor, int64_t begin, std::span<float> out) {
       std::fill(out.begin(), out.end(), tensor.rfind("exp_", 0) == 0 ? 0.001f : 0.05f);

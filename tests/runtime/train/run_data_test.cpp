@@ -86,7 +86,7 @@ struct Sample {
 Sample read(const data::SampleSource& source, int64_t number) {
   const auto length = static_cast<size_t>(source.sequence());
   Sample sample{std::vector<int32_t>(length), std::vector<int32_t>(length)};
-  source.read(number, sample.tokens.data(), sample.targets.data());
+  source.read(number, {sample.tokens.data(), sample.targets.data()});
   return sample;
 }
 

@@ -57,7 +57,7 @@ struct Sample {
 Sample read(const data::SampleSource& source, int64_t n) {
   const auto sequence = static_cast<size_t>(source.sequence());
   Sample sample{std::vector<int32_t>(sequence), std::vector<int32_t>(sequence)};
-  source.read(n, sample.tokens.data(), sample.targets.data());
+  source.read(n, {sample.tokens.data(), sample.targets.data()});
   return sample;
 }
 

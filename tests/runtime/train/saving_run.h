@@ -25,9 +25,9 @@ class SavingRun {
     std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
     if (background) phases.push_back("save");
     runtime::SessionHooks hooks;
-    hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+    hooks.batch = [this](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
       if (setting_.on_batch) setting_.on_batch(rank, step_, microbatch);
-      synthetic_batch(layout(), step_, rank, microbatch, tokens, targets);
+      synthetic_batch(layout(), step_, rank, microbatch, to);
     };
     if (from) {
       hooks.load = [from, how, delinks = !model.shares_layers](const std::string& name, int64_t begin,

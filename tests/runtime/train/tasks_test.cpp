@@ -44,9 +44,7 @@ std::vector<double> scored(const json& parallel, int ranks, int micro, const std
   BatchFiller filler;
   Session session(
       compile_within_budget(config, built, {"load", "eval"}), session_options(config),
-      {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-         filler(rank, microbatch, tokens, targets);
-       },
+      {[&](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) { filler(rank, microbatch, to); },
        [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }});
   session.run("load", {});
   return log_likelihoods(session, filler, choices);

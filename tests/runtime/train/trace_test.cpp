@@ -42,8 +42,8 @@ struct Running {
       : s(setting),
         layout(testing::make_layout(model, s)),
         session(compile(layout, phases_of(s)), testing::session_options(s),
-                {[this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                   synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                {[this](int rank, uint32_t microbatch, const runtime::data::SampleRows& to) {
+                   synthetic_batch(layout, 0, rank, microbatch, to);
                  },
                  {}}) {
     session.run("init", {});
