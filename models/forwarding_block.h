@@ -21,6 +21,7 @@ class ForwardingBlock : public Block {
     return inner_->backward_workspace_bytes(shape, parts, half);
   }
   uint64_t cache_bytes(const Shape& shape) const override { return inner_->cache_bytes(shape); }
+  bool reads_positions() const override { return inner_->reads_positions(); }
   bool backward_reads_input() const override { return inner_->backward_reads_input(); }
   std::optional<size_t> routing_part() const override { return inner_->routing_part(); }
   int64_t experts() const override { return inner_->experts(); }

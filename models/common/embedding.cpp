@@ -46,6 +46,7 @@ class Embedding : public TransformerBlock {
     take_types(layout, shape), layout.take(embed_backward_workspace(type_extents(shape)));
     return std::max(of_tokens, layout.bytes());
   }
+  bool reads_positions() const override { return positions_; }
   bool backward_reads_input() const override { return false; }
   double forward_flops(const Shape&, Parts) const override { return 0; }
 
@@ -152,7 +153,8 @@ class Embedding : public TransformerBlock {
     const Shape& shape = call.shape;
     check_shape(shape);
     EmbeddingShape sizes = extents(shape, call.tensor_rank);
-    if (shape.documents) sizes.row_positions = call.positions;
+    const bool documents = positions_ && shape.documents;
+    if (documents) sizes.row_positions = call.positions;
     const void* weight = call.weights[token_weight];
     const void* positions = positions_ ? call.weights[position_weight] : nullptr;
     void* rows = types_ ? call.port_or(looked_up, call.output) : call.port(looked_up);
@@ -174,7 +176,7 @@ class Embedding : public TransformerBlock {
     if (call.parts.has(output)) {
       const Rows own = own_rows(call);
       sizes.own = own;
-      if (shape.documents) sizes.row_positions = call.positions + own.first;
+      if (documents) sizes.row_positions = call.positions + own.first;
       embed(shape.type, sizes, nullptr, own_place(call, rows), positions, position, dropout(call, site_),
             first_element(call), call.output);
     }

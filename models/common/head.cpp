@@ -116,7 +116,7 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
     space.normed = layout.take(row_bytes(shape) * R);
     return space;
   }
-  in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t, int64_t rows) {
+  for_chunk_sizes(shape, [&](int64_t, int64_t rows, int64_t) {
     scratch = std::max(scratch, find_gemm(logits_spec(shape, rows)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
@@ -194,14 +194,22 @@ void Head::forward(const Call& call) const {
     if (call.parts.has(loss)) finish_loss(call, space, shared, call.port(partials_port), 0);
     return;
   }
-  in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
+  // The block's own rows may be overwritten by those that are counted.
+  const CountedRows counted = counted_rows(call, !order_ && normed == space.normed);
+  const int64_t all = counted.rows();
+  in_pieces(all, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
+    if (!counted.all()) {
+      counted.pick(normed, row_bytes(shape), begin, rows,
+                   offset(normed, static_cast<uint64_t>(begin) * row_bytes(shape)));
+    }
+    const int32_t* targets = (counted.all() ? call.targets : counted.targets()) + begin;
     const void* some = offset(normed, static_cast<uint64_t>(begin) * row_bytes(shape));
     find_gemm(logits_spec(shape, rows))
         .run(some, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
     cap(shape, space.logits, rows);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), cap_, 0,
-                  space.losses + begin);
+    cross_entropy(shape.type, space.logits, targets, rows, vocab_, row_length(), cap_, 0, space.losses + begin);
   });
+  std::fill(space.losses + all, space.losses + R, 0.0);
   if (order_) {
     order_->classify(call, normed, space.order.logits, 2, space.scratch);
     order_->finish_loss(call, space.order.logits, 2, 0, space.order, space.losses + R);

@@ -16,10 +16,10 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   const int64_t V = vocab_, C = sizes_.hidden;
   uint64_t scratch = norm_.backward_scratch(row_share(shape));
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
-  in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t begin, int64_t rows) {
+  for_chunk_sizes(shape, [&](int64_t begin, int64_t rows, int64_t all) {
     cover(logits_spec(shape, rows));
     cover(input_spec(shape, rows));
-    if (split_sum(shape)) {
+    if (splits_sum(shape, all)) {
       in_pieces(V, vocab_tile(V), [&](int64_t, int64_t tokens) {
         cover(weight_spec(shape, tokens, rows, DType::f32, sums_in_tile() && begin > 0));
       });
@@ -45,7 +45,7 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
                                core::dtype_size(shape.type));
   }
-  if (split_sum(shape)) {
+  if (splits_sum(shape, shape.rows())) {
     if (!sums_in_tile()) space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
     space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile(V), V) * C) * 4);
   }
@@ -53,13 +53,13 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   return space;
 }
 
-void Head::add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows,
+void Head::add_weight_gradient(const Call& call, const Space& space, const Rows& chunk, int64_t all,
                                const void* normed) const {
   if (call.grads[output_weight_] == nullptr) return;
   const Shape& shape = call.shape;
-  const int64_t V = vocab_, C = sizes_.hidden;
+  const int64_t V = vocab_, C = sizes_.hidden, begin = chunk.first, rows = chunk.count;
   const bool keep = call.accumulate[output_weight_] != 0;
-  if (!split_sum(shape)) {
+  if (!splits_sum(shape, all)) {
     find_gemm(weight_spec(shape, V, rows, shape.grad_type, keep || begin > 0))
         .run(space.logits, normed, call.grads[output_weight_], nullptr, space.scratch);
     return;
@@ -67,12 +67,12 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
   if (sums_in_tile()) {
     find_gemm(weight_spec(shape, V, rows, DType::f32, begin > 0))
         .run(space.logits, normed, space.tile, nullptr, space.scratch);
-    if (begin + rows < shape.rows()) return;
+    if (begin + rows < all) return;
     const GradTarget target = grad_target(call, output_weight_);
     return keep ? write_gradient(space.tile, V * C, target)
                 : cast(DType::f32, space.tile, target.type, target.data, V * C);
   }
-  const SumPart part = begin == 0 ? SumPart::first : begin + rows == shape.rows() ? SumPart::last : SumPart::middle;
+  const SumPart part = begin == 0 ? SumPart::first : begin + rows == all ? SumPart::last : SumPart::middle;
   in_pieces(V, vocab_tile(V), [&](int64_t token, int64_t tokens) {
     find_gemm(weight_spec(shape, tokens, rows, DType::f32, false))
         .run(offset(space.logits, static_cast<uint64_t>(token) * core::dtype_size(shape.type)), normed, space.tile,
@@ -83,29 +83,39 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
 }
 
 // fp32 sums over chunks, so that bf16 gradients are rounded once.
-void Head::add_bias_gradient(const Call& call, const Space& space, const void* d, int64_t begin, int64_t rows) const {
+void Head::add_bias_gradient(const Call& call, const Space& space, const void* d, const Rows& chunk,
+                             int64_t all) const {
   if (!has_bias() || call.grads[output_bias_] == nullptr) return;
-  bias_gradient(call.shape.type, d, rows, vocab_, row_length(), {space.bias, DType::f32, begin > 0}, space.scratch);
-  if (begin + rows == call.shape.rows()) write_gradient(space.bias, vocab_, grad_target(call, output_bias_));
+  bias_gradient(call.shape.type, d, chunk.count, vocab_, row_length(), {space.bias, DType::f32, chunk.first > 0},
+                space.scratch);
+  if (chunk.first + chunk.count == all) write_gradient(space.bias, vocab_, grad_target(call, output_bias_));
 }
 
-// Chunk by chunk of the rows.
+// Chunk by chunk of the rows that are counted. Where these are not all they lie, until they become their gradients, at
+// the begin of d_normed.
 void Head::backward_whole(const Call& call, const Space& space, void* all_normed, void* d_normed) const {
   const Shape& shape = call.shape;
-  const int64_t R = shape.rows();
-  in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
+  const CountedRows counted = counted_rows(call, true);
+  const int64_t R = shape.rows(), all = counted.rows();
+  in_pieces(all, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
     const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
-    const void* normed = offset(all_normed, at);
+    void* const d = offset(d_normed, at);
+    if (!counted.all()) counted.pick(all_normed, row_bytes(shape), begin, rows, d);
+    const void* normed = counted.all() ? offset(all_normed, at) : d;
+    const int32_t* targets = (counted.all() ? call.targets : counted.targets()) + begin;
     find_gemm(logits_spec(shape, rows))
         .run(normed, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
     cap(shape, space.logits, rows);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), cap_, call.loss_scale,
+    cross_entropy(shape.type, space.logits, targets, rows, vocab_, row_length(), cap_, call.loss_scale,
                   space.losses + begin);
-    find_gemm(input_spec(shape, rows))
-        .run(space.logits, call.weights[output_weight_], offset(d_normed, at), nullptr, space.scratch);
-    add_weight_gradient(call, space, begin, rows, normed);
-    add_bias_gradient(call, space, space.logits, begin, rows);
+    add_weight_gradient(call, space, {begin, rows}, all, normed);
+    add_bias_gradient(call, space, space.logits, {begin, rows}, all);
+    find_gemm(input_spec(shape, rows)).run(space.logits, call.weights[output_weight_], d, nullptr, space.scratch);
   });
+  if (!counted.all()) {
+    counted.spread(d_normed, row_bytes(shape), R);
+    std::fill(space.losses + all, space.losses + R, 0.0);
+  }
   if (order_) {
     order_->classify(call, all_normed, space.order.logits, 2, space.scratch);
     order_->finish_loss(call, space.order.logits, 2, call.loss_scale, space.order, space.losses + R);
@@ -159,7 +169,7 @@ void Head::backward(const Call& call) const {
         find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
             .run(shared, all_normed, grad, nullptr, space.scratch);
       }
-      add_bias_gradient(call, space, shared, 0, R);
+      add_bias_gradient(call, space, shared, {0, R}, R);
       if (order_) order_->weight_gradients(call, all_normed, space.order, space.scratch);
     }
   } else if (call.parts.has(loss)) {

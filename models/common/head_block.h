@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "models/common/counted_rows.h"
 #include "models/common/head.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/scaling.h"
@@ -30,6 +31,7 @@ class Head : public TransformerBlock {
   Head(const BlockSizes& sizes, const HeadParts& parts);
 
   const Anatomy& anatomy() const override { return anatomy_; }
+  bool reads_positions() const override { return false; }
   bool backward_reads_input() const override { return true; }
   double forward_flops(const Shape& shape, Parts run) const override;
 
@@ -89,9 +91,9 @@ class Head : public TransformerBlock {
   Space forward_space(BumpAllocator& layout, const Shape& shape) const;
   Space backward_space(BumpAllocator& layout, const Shape& shape) const;
 
-  // Whether the weight gradient is a rounded sum of several chunks.
-  bool split_sum(const Shape& shape) const {
-    return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(shape);
+  // Whether the weight gradient, of so many rows, is a rounded sum of several chunks.
+  bool splits_sum(const Shape& shape, int64_t rows) const {
+    return shape.grad_type == DType::bf16 && rows > chunk_rows(shape);
   }
 
   bool sums_in_tile() const { return core::place().device == core::DeviceKind::cuda; }
@@ -101,6 +103,14 @@ class Head : public TransformerBlock {
   int64_t row_length() const { return sizes_.degrees.tensor > 1 ? shared_row() : product_stride(vocab_); }
   // Rows of logits held at a time.
   int64_t chunk_rows(const Shape& shape) const { return sizes_.degrees.tensor > 1 ? shape.rows() : most_chunk_rows(); }
+  // The rows that a call's products run over; all where `may` is false.
+  CountedRows counted_rows(const Call& call, bool may) const {
+    const bool picks = may && core::place().device == core::DeviceKind::cpu;
+    return picks ? CountedRows(call.targets, call.shape.rows()) : CountedRows(call.shape.rows());
+  }
+  // Calls body(begin, count, total) for products of all sizes that there may be: chunks of all rows and of fewer.
+  template <class Body>
+  void for_chunk_sizes(const Shape& shape, const Body& body) const;
   // The tokens of this rank.
   int64_t first_token(const Call& call) const { return call.tensor_rank * vocab_; }
   int64_t tokens(const Call& call) const { return std::clamp<int64_t>(sizes_.vocab - first_token(call), 0, vocab_); }
@@ -118,8 +128,8 @@ class Head : public TransformerBlock {
   bool has_bias() const { return output_bias_ > 0; }
   const void* bias_of(const Call& call) const { return has_bias() ? call.weights[output_bias_] : nullptr; }
   int64_t losses(const Shape& shape) const { return shape.rows() + (order_ ? shape.B : 0); }
-  // += the sum of `rows` rows of gradients of logits; written to the gradient itself when all are in it.
-  void add_bias_gradient(const Call& call, const Space& space, const void* d, int64_t begin, int64_t rows) const;
+  // += the sum of `rows` rows of gradients of logits, of `all`; written to the gradient itself when all are in it.
+  void add_bias_gradient(const Call& call, const Space& space, const void* d, const Rows& chunk, int64_t all) const;
   GemmSpec input_spec(const Shape& shape, int64_t rows) const {
     const int64_t V = vocab_, C = sizes_.hidden;
     return {rows, C, V, false, false, row_length(), C, C, shape.type, shape.type, shape.type, false, false, 1};
@@ -129,7 +139,8 @@ class Head : public TransformerBlock {
     const int64_t C = sizes_.hidden;
     return {tokens, C, rows, true, false, row_length(), C, C, shape.type, shape.type, result, false, accumulate, 1};
   }
-  void add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows, const void* normed) const;
+  void add_weight_gradient(const Call& call, const Space& space, const Rows& chunk, int64_t all,
+                           const void* normed) const;
 
   // Logits that products made, in `rows` rows, become capped ones.
   void cap(const Shape& shape, void* of, int64_t rows) const {
@@ -149,6 +160,17 @@ class Head : public TransformerBlock {
 template <class Body>
 void in_pieces(int64_t total, int64_t piece, const Body& body) {
   for (int64_t begin = 0; begin < total; begin += piece) body(begin, std::min(piece, total - begin));
+}
+
+template <class Body>
+void Head::for_chunk_sizes(const Shape& shape, const Body& body) const {
+  in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t begin, int64_t rows) { body(begin, rows, shape.rows()); });
+  if (sizes_.degrees.tensor > 1 || core::place().device != core::DeviceKind::cpu) return;
+  const int64_t most = std::min(chunk_rows(shape), shape.rows() - 1);
+  for (int64_t rows = CountedRows::granule; rows <= most; rows += CountedRows::granule) {
+    body(0, rows, rows);
+    if (chunk_rows(shape) + rows < shape.rows()) body(chunk_rows(shape), rows, chunk_rows(shape) + rows);
+  }
 }
 
 inline std::byte* offset(void* data, uint64_t bytes) {

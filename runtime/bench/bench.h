@@ -8,6 +8,7 @@
 
 #include "comm/transport.h"
 #include "runtime/config/config.h"
+#include "runtime/data/sample_rows.h"
 #include "runtime/program/layout.h"
 
 namespace zrt::runtime {

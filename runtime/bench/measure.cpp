@@ -58,13 +58,14 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int)
       .count();
 }
 
-std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout layout, const uint32_t& step) {
+std::function<void(int, uint32_t, const data::SampleRows&)> random_batches(Layout layout, const uint32_t& step) {
   return [layout = std::move(layout), &step](int rank, uint32_t microbatch, const data::SampleRows& to) {
     const int64_t rows = layout.micro_batch * layout.sequence;
     const auto data_rank = static_cast<uint64_t>(layout.mesh.place(data_axes, rank));
     const uint64_t base =
         (uint64_t{microbatch} * static_cast<uint64_t>(layout.mesh.data()) + data_rank) * static_cast<uint64_t>(rows);
     const auto vocab = static_cast<uint32_t>(layout.model->vocab);
+    for (int64_t row = 0; row < rows; row += layout.sequence) to.from(row).count_positions(layout.sequence);
     for (int64_t i = 0; i <= rows; i += 4) {
       const auto words = core::philox({1, step, 1}, (base + static_cast<uint64_t>(i)) / 4);
       for (int64_t j = 0; j < 4; ++j) {
@@ -79,9 +80,9 @@ std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout lay
     // As many of a sample as the loss is divided by, evenly spread.
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t place = row % T;
-      if (place * predicted / T == (place + 1) * predicted / T) targets[row] = -1;
+      if (place * predicted / T == (place + 1) * predicted / T) to.targets[row] = -1;
       if (place == 0 && model.masking->sentence_order)
-        targets[row] = tokens[row] % 2 ? models::swapped : models::in_order;
+        to.targets[row] = to.tokens[row] % 2 ? models::swapped : models::in_order;
     }
   };
 }

@@ -72,6 +72,7 @@ int32_t DocumentDataset::document_of(int64_t sample) const {
 
 void DocumentDataset::read(int64_t sample, const SampleRows& to) const {
   int32_t *const tokens = to.tokens, *const targets = to.targets;
+  to.count_positions(sequence_);
   const int32_t document = document_of(sample);
   const int64_t count = taken(document), inputs = std::min(count, sequence_);
   data_->read(document, 0, inputs, vocabulary_, tokens);

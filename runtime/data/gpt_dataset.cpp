@@ -102,6 +102,7 @@ int64_t GptDataset::counted(int64_t sample) const {
 
 void GptDataset::read(int64_t sample, const SampleRows& to) const {
   int32_t *const tokens = to.tokens, *const targets = to.targets;
+  to.count_positions(sequence_);
   // The S + 1 tokens go to tokens[0..S) and the last target; the other targets are a shifted copy.
   int64_t done = 0;
   const auto copy = [&](int32_t document, int64_t offset, int64_t count) {

@@ -37,14 +37,17 @@ void ReadAhead::read(int64_t sample, const SampleRows& to) const {
   {
     const std::lock_guard lock(mutex_);
     read_.insert(sample);
+    positions_ = to.positions != nullptr;
     if (const auto found = ahead_.find(sample); found != ahead_.end()) {
-      const auto middle = found->second.begin() + sequence();
-      std::copy(found->second.begin(), middle, tokens);
-      std::copy(middle, found->second.end(), targets);
+      const auto begin = found->second.begin();
+      const int64_t S = sequence();
+      std::copy(begin, begin + S, to.tokens);
+      std::copy(begin + S, begin + 2 * S, to.targets);
+      if (to.positions != nullptr) std::copy(begin + 2 * S, begin + 3 * S, to.positions);
       return;
     }
   }
-  source_->read(sample, tokens, targets);
+  source_->read(sample, to);
 }
 
 void ReadAhead::work() {
@@ -54,11 +57,13 @@ void ReadAhead::work() {
     if (over_) return;
     const int64_t sample = wanted_.back();
     wanted_.pop_back();
+    const bool positions = positions_;
     lock.unlock();
-    std::vector<int32_t> row(2 * static_cast<size_t>(sequence()));
+    const int64_t S = sequence();
+    std::vector<int32_t> row((positions ? 3 : 2) * static_cast<size_t>(S));
     bool there = true;
     try {
-      source_->read(sample, row.data(), row.data() + sequence());
+      source_->read(sample, {row.data(), row.data() + S, positions ? row.data() + 2 * S : nullptr});
     } catch (const std::exception&) {
       there = false;  // whoever needs it meets the error
     }

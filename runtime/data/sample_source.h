@@ -32,7 +32,7 @@ class SampleSource {
   virtual int64_t sequence() const = 0;  // S
 
   // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i],
-  // or models::not_counted. Where documents are separate (SampleRows) positions[0..S), too, unless it is null.
+  // or models::not_counted. Fills positions[0..S), too, unless it is null.
   // May run in many threads. Throws DataError when the number is out of range or a token is outside the vocabulary.
   virtual void read(int64_t sample, const SampleRows& to) const = 0;
   // The targets of a sample that enter the loss. It is asked for all samples of a step on every rank, so it must cost

@@ -46,12 +46,15 @@ void Executor::fill_batches(const Program& program) {
     const OpCall call(rank_, set_, arenas_, op, iteration);
     if (!call.find(Role::staging) || leaves_out(op)) return;
     const Access& staging = *call.find(Role::staging);
-    const Access* either = call.find(Role::tokens) ? call.find(Role::tokens) : call.find(Role::targets);
-    const uint64_t rows = call.bytes(*either) / sizeof(int32_t);
+    uint64_t rows = 0;
+    for (const Role role : {Role::tokens, Role::targets, Role::positions}) {
+      if (const Access* one = call.find(role)) rows = call.bytes(*one) / sizeof(int32_t);
+    }
+    const uint64_t parts = call.bytes(staging) / (rows * sizeof(int32_t));  // 1 to 3
     auto* tokens = reinterpret_cast<int32_t*>(call.address(staging));
-    int32_t* targets = call.bytes(staging) > call.bytes(*either) ? tokens + rows : nullptr;
-    rank_.batch(op.microbatch.at(iteration), tokens, targets);
-    check_batch(*rank_.layout->model, tokens, targets, static_cast<int64_t>(rows));
+    const data::SampleRows batch{tokens, parts > 1 ? tokens + rows : nullptr, parts > 2 ? tokens + 2 * rows : nullptr};
+    rank_.batch(op.microbatch.at(iteration), batch);
+    check_batch(*rank_.layout->model, batch, static_cast<int64_t>(rows));
   });
 }
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "core/error.h"
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
@@ -11,22 +15,26 @@ namespace {
 
 // On a GPU the executor has filled the staging buffer.
 void run_load_batch(const OpCall& call) {
+  constexpr std::array roles{Role::tokens, Role::targets, Role::positions};  // in the order of staging
   const Access* staging = call.find(Role::staging);
   if (!staging) {
-    auto *tokens = call.as<int32_t>(Role::tokens), *targets = call.as<int32_t>(Role::targets);
-    std::vector<int32_t> not_needed;  // of a batch whose other half another stage of a pipeline reads
-    if (!tokens || !targets) {
-      not_needed.resize(call.bytes(*call.find(tokens ? Role::tokens : Role::targets)) / sizeof(int32_t));
-      (tokens ? targets : tokens) = not_needed.data();
-    }
-    call.rank.batch(call.op.microbatch.at(call.iteration), tokens, targets);
+    data::SampleRows to{call.as<int32_t>(Role::tokens), call.as<int32_t>(Role::targets),
+                        call.as<int32_t>(Role::positions)};
+    const auto any = std::find_if(roles.begin(), roles.end(), [&](Role role) { return call.find(role) != nullptr; });
+    const uint64_t rows = call.bytes(*call.find(*any)) / sizeof(int32_t);
+    std::vector<int32_t> not_needed;  // of a batch whose other parts other stages of a pipeline read
+    if (!to.tokens || !to.targets) not_needed.resize(rows);
+    if (!to.tokens) to.tokens = not_needed.data();
+    if (!to.targets) to.targets = not_needed.data();
+    call.rank.batch(call.op.microbatch.at(call.iteration), to);
+    if (to.positions) check_positions(to.positions, static_cast<int64_t>(rows), call.rank.layout->sequence);
     return;
   }
-  for (const Role role : {Role::tokens, Role::targets}) {
-    const Access* to = call.find(role);
+  for (size_t place = 0; place < roles.size(); ++place) {
+    const Access* to = call.find(roles[place]);
     if (!to) continue;
-    const uint64_t bytes = call.bytes(*to);  // of either
-    core::copy_bytes(call.address(*to), call.address(*staging) + (role == Role::targets ? bytes : 0), bytes);
+    const uint64_t bytes = call.bytes(*to);  // of each
+    core::copy_bytes(call.address(*to), call.address(*staging) + place * bytes, bytes);
   }
 }
 
@@ -36,7 +44,7 @@ OpCost batch_cost(const CostCall& call) {
 
 }  // namespace
 
-void check_batch(const models::Model& model, const int32_t* tokens, const int32_t* targets, int64_t rows) {
+void check_batch(const models::Model& model, const data::SampleRows& batch, int64_t rows) {
   const auto check = [&](const int32_t* values, int32_t lowest, const char* what) {
     for (int64_t i = 0; i < rows; ++i) {
       if (values[i] >= lowest && values[i] < model.vocab) continue;
@@ -46,9 +54,20 @@ void check_batch(const models::Model& model, const int32_t* tokens, const int32_
                       what, values[i], i, lowest, model.vocab - 1));
     }
   };
-  check(tokens, 0, "token");
+  check(batch.tokens, 0, "token");
   const bool orders = model.masking && model.masking->sentence_order;
-  if (targets) check(targets, orders ? models::swapped : models::not_counted, "target");
+  if (batch.targets) check(batch.targets, orders ? models::swapped : models::not_counted, "target");
+  if (batch.positions) check_positions(batch.positions, rows, model.sequence);
+}
+
+void check_positions(const int32_t* positions, int64_t rows, int64_t T) {
+  for (int64_t i = 0; i < rows; ++i) {
+    if (positions[i] == 0 || (i % T > 0 && positions[i] == positions[i - 1] + 1)) continue;
+    throw core::DataError(
+        fmt::format("A batch holds position {} at row {}. Positions count up from 0 in each document, and a sample "
+                    "begins with 0; legal here are 0{}.",
+                    positions[i], i, i % T > 0 ? fmt::format(" and {}", positions[i - 1] + 1) : ""));
+  }
 }
 
 std::vector<OpSpec> batch_ops() {
@@ -57,6 +76,7 @@ std::vector<OpSpec> batch_ops() {
            .phases = {"step", "eval", "decode"},
            .operands = {{Role::tokens, Count::optional, may_write},
                         {Role::targets, Count::optional, may_write},
+                        {Role::positions, Count::optional, may_write},
                         {Role::staging, Count::optional, may_write}},
            .run = run_load_batch,
            .cost = batch_cost,

@@ -30,6 +30,7 @@ void run_block(const OpCall& call) {
   c.shape = layout.shape(*spec(call.op.kind).block, call.op.block);
   c.tokens = call.as<int32_t>(Role::tokens);
   c.targets = call.as<int32_t>(Role::targets);
+  c.positions = call.as<int32_t>(Role::positions);
   c.input = call.at(Role::input);
   c.output = call.at(Role::output);
   c.d_output = call.at(Role::d_output);
@@ -187,14 +188,15 @@ std::vector<OpSpec> block_ops() {
   const auto may = [](Role role, int uses) { return Operand{role, Count::optional, static_cast<uint8_t>(uses)}; };
   std::vector<OpSpec> rows{
       block_row(OpKind::forward, "forward", "step", Mode::train,
-                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write | may_update),
+                {may(Role::tokens, may_read), may(Role::positions, may_read), may(Role::output, may_write),
+                 may(Role::saved, may_write | may_update), may(Role::recomputed, may_write | may_update)}),
+      block_row(OpKind::recompute, "recompute", "step", Mode::train,
+                {may(Role::positions, may_read), may(Role::output, may_write), may(Role::saved, may_read),
                  may(Role::recomputed, may_write | may_update)}),
-      block_row(
-          OpKind::recompute, "recompute", "step", Mode::train,
-          {may(Role::output, may_write), may(Role::saved, may_read), may(Role::recomputed, may_write | may_update)}),
       block_row(OpKind::backward, "backward", "step", Mode::train,
                 {may(Role::tokens, may_read),
                  may(Role::targets, may_read),
+                 may(Role::positions, may_read),
                  may(Role::d_input, may_write | may_update),
                  may(Role::d_output, may_read),
                  may(Role::saved, may_read),
@@ -203,9 +205,10 @@ std::vector<OpSpec> block_ops() {
                  may(Role::control, may_update),
                  may(Role::loads, may_update),
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
-      block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,
-                {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::output, may_write),
-                 may(Role::saved, may_write | may_update), may(Role::control, may_update)}),
+      block_row(
+          OpKind::evaluate, "evaluate", "eval", Mode::eval,
+          {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::positions, may_read),
+           may(Role::output, may_write), may(Role::saved, may_write | may_update), may(Role::control, may_update)}),
       block_row(OpKind::decode, "decode", "decode", Mode::decode,
                 {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write | may_update),
                  may(Role::cache, may_update), may(Role::control, may_update)}),

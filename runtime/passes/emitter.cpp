@@ -27,13 +27,19 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
       plans_(plans) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
   const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
-  if (begins)
-    tokens_ = add("tokens", Category::staging, rows * 4, std::max(alive.front().first, alive.front().batches));
-  if (ends && mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, alive.back().batches);
-  if (layout.device != core::DeviceKind::cpu && (begins || ends)) {
+  const uint32_t first = std::max(alive.front().first, alive.front().batches);
+  if (begins) tokens_ = add("tokens", Category::staging, rows * 4, first);
+  // A stage that needs positions loads its batch once, for all its chunks.
+  const uint32_t of_targets = shape_.documents ? first : alive.back().batches;
+  if (ends && mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, of_targets);
+  if (shape_.documents) positions_ = add("positions", Category::staging, rows * 4, first);
+  if (layout.device != core::DeviceKind::cpu && (begins || ends || shape_.documents)) {
     // The host fills all batches of a program before it starts.
     Buffer staging{std::string(phase_) + "batches", Category::staging, Life::reserved,
-                   rows * (mode == Mode::decode ? 4 : 8), mode == Mode::train ? layout.microbatches : 1};
+                   rows * (mode == Mode::decode ? 4
+                           : shape_.documents   ? 12
+                                                : 8),
+                   mode == Mode::train ? layout.microbatches : 1};
     staging.tier = core::Tier::host;
     staging_ = set.add(std::move(staging));
   }
@@ -173,10 +179,11 @@ void Emitter::gather_received(DraftSegment& segment, size_t block, BufferId buff
 }
 
 void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
-  if (!layout_.model->has_embedding() && !layout_.model->has_head()) return;
+  if (!layout_.model->has_embedding() && !layout_.model->has_head() && !shape_.documents) return;
   Op op = make(OpKind::load_batch, set_.lane(LaneKind::to_device), "batch", 0, microbatch);
   access(op, tokens_, Role::tokens, Use::write);
   access(op, targets_, Role::targets, Use::write);
+  access(op, positions_, Role::positions, Use::write);
   access(op, staging_, Role::staging, Use::write);
   segment.ops.push_back(std::move(op));
 }
@@ -241,6 +248,7 @@ void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, mod
   const bool begins = run.first == whole.first;
   const bool reads_input = run.first <= anatomy.input_part;
   if (layout_.model->embeds(b) && reads_input) access(op, tokens_, Role::tokens, Use::read);
+  read_positions(op);
   if (reads_input) access(op, input_of(b), Role::input, Use::read);
   if (run.end == whole.end) access(op, buffers_[b].output, Role::output, Use::write);
   access(op, buffers_[b].saved, Role::saved, begins ? Use::write : Use::update);
@@ -262,6 +270,7 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   for (const models::Parts& run : plans_[b].runs(whole, false)) {
     Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, run, whole), b, microbatch);
     op.parts = run;
+    read_positions(op);
     if (run.first <= anatomy.input_part) access(op, input_of(b), Role::input, Use::read);
     if (run.end == anatomy.all().end) access(op, buffers_[b].output, Role::output, Use::write);
     access(op, buffers_[b].saved, Role::saved, Use::read);
@@ -278,6 +287,7 @@ void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size
   const models::Parts part = blocks_[b]->anatomy().alone(port);
   Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, part, {}), b, microbatch);
   op.parts = part;
+  read_positions(op);
   if (part.first == 0) access(op, input_of(b), Role::input, Use::read);
   access(op, buffers_[b].saved, Role::saved, Use::read);
   access_ports(op, buffers_[b].again, Role::port, SIZE_MAX, part.first);
@@ -314,6 +324,7 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   op.parts = run, op.half = backward.half;
   const bool makes_gradient = inputs && run.first <= anatomy.input_part;  // of the input
   if (layout_.model->embeds(b) && makes_gradient) access(op, tokens_, Role::tokens, Use::read);
+  if (inputs) read_positions(op);
   if (blocks_[b]->backward_reads_input() && makes_gradient) access(op, input_of(b), Role::input, Use::read);
   if (makes_gradient) {
     access(op, d_input_of(b), Role::d_input, run.has(anatomy.input_part) ? Use::write : Use::update);
@@ -368,6 +379,10 @@ void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {
     slot.first += chunk_[op.block] * layout_.microbatches;
   }
   op.accesses.push_back({buffer, role, use, slot});
+}
+
+void Emitter::read_positions(Op& op) const {
+  if (blocks_[op.block]->reads_positions()) access(op, positions_, Role::positions, Use::read);
 }
 
 uint64_t Emitter::width_bytes(size_t b) const {

@@ -78,6 +78,7 @@ class Emitter {
   void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, const std::vector<BufferId>& buffers,
                 bool gradients);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
+  void read_positions(Op& op) const;                               // where its block does
   models::Shape shape_of(size_t b) const { return layout_.shape(shape_.mode, b); }
   uint64_t width_bytes(size_t b) const;
   BufferId add(const std::string& name, core::Category category, uint64_t bytes, uint32_t slots,
@@ -92,7 +93,7 @@ class Emitter {
   const char* phase_;
   SlotPools pools_;
   std::vector<uint32_t> chunk_;  // by block
-  BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
+  BufferId tokens_ = no_buffer, targets_ = no_buffer, positions_ = no_buffer, staging_ = no_buffer;
   std::vector<Buffers> buffers_;         // by block
   const std::vector<BlockPlan>& plans_;  // … what its ops do
 };

@@ -107,7 +107,8 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const std::vector<Bl
         const bool begins = work.kind == WorkKind::receive_input || work.kind == WorkKind::send_gradient;
         emit.link(segment, work.kind, begins ? first : end - 1, microbatch);
       } else if (work.kind == WorkKind::forward) {
-        const bool reads = layout.model->embeds(first) || layout.model->predicts(end - 1);
+        const bool reads =
+            layout.documents ? work.chunk == 0 : layout.model->embeds(first) || layout.model->predicts(end - 1);
         if (reads) emit.load_batch(segment, microbatch);
         for (size_t b = first; b < end; ++b) emit.forward(segment, b, microbatch);
       } else {

@@ -61,7 +61,9 @@ struct Layout : RunSettings, Decisions {
   }
   // Rows and types are the same for all blocks; what a block keeps is its own.
   models::Shape shape(models::Mode mode) const {
-    return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
+    models::Shape shape{mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
+    shape.documents = documents && mode != models::Mode::decode;
+    return shape;
   }
   models::Shape shape(models::Mode mode, size_t block) const {
     models::Shape shape = this->shape(mode);

@@ -29,6 +29,7 @@ uint64_t Buffer::stride() const {
 std::string_view role_name(Role role) {
   constexpr std::array<std::string_view, role_count> names{"tokens",
                                                            "targets",
+                                                           "positions",
                                                            "input",
                                                            "output",
                                                            "gradient of output",

@@ -31,6 +31,7 @@ enum class Use : uint8_t {
 enum class Role : uint8_t {
   tokens,
   targets,
+  positions,
   input,
   output,
   d_output,
@@ -53,7 +54,7 @@ enum class Role : uint8_t {
   all_parts,  // of a piece of a unit, of all ranks that share the work of its blocks
   partial,    // between the two levels of a collective: the shards of all groups for one member of them
   snapshot,
-  staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
+  staging,  // in the host tier: a batch on its way to a GPU: tokens, targets, positions
   control,
   loads,  // of experts
   shares,

@@ -36,6 +36,7 @@ struct RunSettings {
   uint32_t reduce_every = 1;
   int64_t micro_batch = 1;
   int64_t sequence = 1;
+  bool documents = false;                        // samples hold several, each of which attends to itself alone
   int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
   UpdateWhen update_when = UpdateWhen::after_norm;
   double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not

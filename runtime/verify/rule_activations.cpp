@@ -15,11 +15,13 @@ void ActivationRule::read() {
   const OpKind forward = training ? OpKind::forward : op.kind;
   if (op.kind == OpKind::gather_parts) require_group(op, walk_.layout.units.units[op.units.at(0)].part_axes());
   if (op.kind == OpKind::backward && op.half != models::Half::both) require_holding(op);
+  require_positions(op);
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
     switch (access.role) {
       case Role::tokens:
       case Role::targets:
+      case Role::positions:
         require_made(access, OpKind::load_batch, 0, access.role);
         break;
       case Role::input:
@@ -67,6 +69,15 @@ void ActivationRule::read() {
         break;
     }
   }
+}
+
+// Where samples hold several documents a block that does not know where they begin would attend to all of them.
+void ActivationRule::require_positions(const Op& op) const {
+  if (!walk_.layout.documents || !runs_block(op.kind) || op.kind == OpKind::decode) return;
+  if (op.half == models::Half::weight || !walk_.layout.model->blocks[op.block]->reads_positions()) return;
+  const auto reads = [](const Access& access) { return access.role == Role::positions; };
+  if (std::any_of(op.accesses.begin(), op.accesses.end(), reads)) return;
+  walk_.fail("does not read the positions of its microbatch, without which documents attend to each other");
 }
 
 // By the step's begin, which empties nothing else.

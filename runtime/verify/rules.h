@@ -21,6 +21,7 @@ class ActivationRule {
   void require_parts(const Access& access);
   void require_held(const Access& access) const;
   void require_holding(const Op& op) const;
+  void require_positions(const Op& op) const;
   void require_group(const Op& op, Axes axes = Axis::tensor) const;
   void require_received(const Access& access, Role role) const;
   void require_emptied(const Access& access) const;

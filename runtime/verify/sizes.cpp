@@ -126,6 +126,7 @@ class SizeChecker {
     switch (access.role) {
       case Role::tokens:
       case Role::targets:
+      case Role::positions:
         // Which mode a batch is for shows in its readers.
         return block ? std::optional(tokens) : std::nullopt;
       case Role::input:

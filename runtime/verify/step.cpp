@@ -300,9 +300,10 @@ class StepChecker {
           happened(runs.gradient_received, "the receive of the output's gradient", of, Role::d_output, b);
         }
       }
-      if (layout_.model->has_embedding() || layout_.model->has_head()) {
-        happened(batches_[m], "the batch", fmt::format("microbatch {}", m), Role::tokens,
-                 layout_.model->has_embedding() ? 0 : layout_.model->blocks.size() - 1);
+      const bool ends = layout_.model->has_embedding() || layout_.model->has_head();
+      if (ends || layout_.documents) {
+        happened(batches_[m], "the batch", fmt::format("microbatch {}", m), ends ? Role::tokens : Role::positions,
+                 layout_.model->has_embedding() || !ends ? 0 : layout_.model->blocks.size() - 1);
       }
     }
   }

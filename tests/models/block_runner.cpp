@@ -53,6 +53,10 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
   } else {
     call.input = outputs_[block - 1].data();
   }
+  if (!batch.positions.empty()) {
+    positions_ = visible(batch.positions);
+    call.positions = positions_.data();
+  }
   if (block + 1 == model_.blocks.size()) {
     targets_ = visible(batch.targets);
     call.targets = targets_.data();

@@ -75,7 +75,7 @@ class BlockRunner {
   Visible<double> loss_ = Visible<double>(1);
   Visible<models::RouterTally> router_ = Visible<models::RouterTally>(1);
   std::vector<Visible<models::ExpertLoad>> loads_;  // by block
-  Visible<int32_t> tokens_, targets_;
+  Visible<int32_t> tokens_, targets_, positions_;
   std::map<std::string, GuardedBuffer> weights_, grads_;
   std::map<std::string, int64_t> elements_;
   std::map<std::string, bool> written_;  // gradients that hold a sum to add to

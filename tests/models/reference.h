@@ -38,6 +38,7 @@ Tensors zeros_of(const Config& config) {
 struct Batch {
   int64_t B = 0, T = 0;
   std::vector<int32_t> tokens, targets;  // (B, T)
+  std::vector<int32_t> positions = {};   // of samples of several documents, which references do not read
 };
 
 // Where dropout acts. `index` counts the elements of (B, T, C), and of (B, heads, T, T) for attention.

@@ -56,6 +56,8 @@ struct Setting {
   std::chrono::milliseconds timeout{60000};
   // Says which targets enter the loss; none: all do.
   std::function<bool(uint32_t step, uint64_t sample, int64_t t)> counts;
+  // Says where a token stands in its document; none: samples are one document each.
+  std::function<int32_t(uint64_t sample, int64_t t)> positions;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
@@ -100,6 +102,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.reduce_every = s.reduce_every;
   layout.micro_batch = s.micro_batch;
   layout.sequence = model.sequence;
+  layout.documents = s.positions != nullptr;
   layout.reduce_bucket = layout.gather_bucket = s.bucket;
   layout.overlap = s.overlap;
   layout.prefetch = s.prefetch;
@@ -175,6 +178,7 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
       };
       const int64_t row = b * layout.sequence + t;
       to.tokens[row] = word(at);
+      if (to.positions) to.positions[row] = s.positions(sample, t);
       if (to.targets) to.targets[row] = word(at + 1);
       if (to.targets && s.counts && !s.counts(step, sample, t)) to.targets[row] = models::not_counted;
     }

@@ -62,6 +62,7 @@ std::vector<double> log_likelihoods(Session& session, BatchFiller& filler, const
   size_t first = 0;
   filler = [&](int rank, uint32_t, const data::SampleRows& to) {
     const size_t choice = first + static_cast<size_t>(layout.mesh.place(core::data_axes, rank));
+    to.count_positions(layout.sequence);
     if (choice < choices.size()) return fill_row(choices[choice], layout.sequence, to);
     std::fill_n(to.tokens, layout.sequence, 0);
     std::fill_n(to.targets, layout.sequence, models::not_counted);

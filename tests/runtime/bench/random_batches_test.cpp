@@ -21,7 +21,7 @@ TEST_CASE("random batches name as many tokens of a sample as its loss is divided
   const runtime::Layout layout = runtime::compile_within_budget(config, model, {"step"}).front().layout;
   const uint32_t step = 5;
   std::vector<int32_t> tokens(3 * 37), targets(3 * 37, -7);
-  runtime::random_batches(layout, step)(0, 1, tokens.data(), targets.data());
+  runtime::random_batches(layout, step)(0, 1, {tokens.data(), targets.data()});
   CAPTURE(preset, order);
   for (size_t sample = 0; sample < 3; ++sample) {
     const auto begin = targets.begin() + static_cast<std::ptrdiff_t>(37 * sample);

@@ -135,8 +135,8 @@ TEST_CASE("samples are cut from token files as from Megatron pairs", "[data]") {
   bool same = true;
   for (int64_t k = 0; k < pair.size(); ++k) {
     std::vector<int32_t> a(32), b(32);
-    pair.read(k, a.data(), a.data() + 16);
-    llmc.read(k, b.data(), b.data() + 16);
+    pair.read(k, {a.data(), a.data() + 16});
+    llmc.read(k, {b.data(), b.data() + 16});
     same = same && a == b;
   }
   CHECK(same);
@@ -144,7 +144,7 @@ TEST_CASE("samples are cut from token files as from Megatron pairs", "[data]") {
   const GptDataset small(options);
   std::vector<int32_t> x(16), y(16);
   CHECK(contains(error_of<DataError>([&] {
-                   for (int64_t k = 0; k < small.size(); ++k) small.read(k, x.data(), y.data());
+                   for (int64_t k = 0; k < small.size(); ++k) small.read(k, {x.data(), y.data()});
                  }),
                  "is 50256; the model's vocabulary has 50256 ids"));
 }

@@ -35,7 +35,7 @@ inline Logits logits_of(const runtime::Config& config, const Reader& reader, con
   int32_t token = 0;
   runtime::Session session(
       runtime::compile(layout, {"load", "decode"}), runtime::session_options(config),
-      {[&](int, uint32_t, int32_t* out, int32_t*) { out[0] = token; },
+      {[&](int, uint32_t, const runtime::data::SampleRows& to) { to.tokens[0] = token; },
        [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
   Logits result;

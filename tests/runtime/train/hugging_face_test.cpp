@@ -44,10 +44,10 @@ std::vector<std::vector<float>> log_probabilities_of(const runtime::Config& conf
   int32_t target = 0;
   runtime::Session session(
       runtime::compile(layout, {"load", "eval"}), runtime::session_options(config),
-      {[&](int, uint32_t, int32_t* out, int32_t* targets) {
-         std::copy(tokens.begin(), tokens.end(), out);
-         std::fill_n(targets, tokens.size(), models::not_counted);
-         targets[position] = target;
+      {[&](int, uint32_t, const runtime::data::SampleRows& to) {
+         std::copy(tokens.begin(), tokens.end(), to.tokens);
+         std::fill_n(to.targets, tokens.size(), models::not_counted);
+         to.targets[position] = target;
        },
        [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
@@ -71,10 +71,10 @@ std::vector<float> log_orders_of(const runtime::Config& config, const Reader& re
   int32_t order = models::in_order;
   runtime::Session session(
       runtime::compile(layout, {"load", "eval"}), runtime::session_options(config),
-      {[&](int, uint32_t, int32_t* out, int32_t* targets) {
-         std::copy(tokens.begin(), tokens.end(), out);
-         std::fill_n(targets, tokens.size(), models::not_counted);
-         targets[0] = order, targets[3] = tokens[3];
+      {[&](int, uint32_t, const runtime::data::SampleRows& to) {
+         std::copy(tokens.begin(), tokens.end(), to.tokens);
+         std::fill_n(to.targets, tokens.size(), models::not_counted);
+         to.targets[0] = order, to.targets[3] = tokens[3];
        },
        [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
