@@ -9,7 +9,7 @@ template <int halves>
 constexpr uint32_t queries_bytes = 6 * GroupTile<halves>::bytes;
 
 template <class E, int halves, bool documents>
-__global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 3 : 4) : 2) queries_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
@@ -40,10 +40,6 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // Of rows lane / 4 and eight behind it; and of the warp's last.
-  const int starts[2] = {documents ? a.document_start(b, warp_first + lane / 4) : 0,
-                         documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0};
-  const int last_start = documents ? a.document_start(b, warp_first + 15) : 0;
   for (int tile = begin_tile; tile < tiles; ++tile) {
     wait_for_copies();
     fence_tiles();
@@ -68,10 +64,13 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 4 : 2) queries_ke
 #pragma unroll
       for (int i = 0; i < 4; ++i) p[0][n][i] *= dp[0][n][i] - delta[0][i / 2];
     }
-    if (key + others - 1 > a.last_key(warp_first) || (documents && key < last_start)) {
+    if (key + others - 1 > a.last_key(warp_first) || (documents && key < a.document_start(b, warp_first + 15))) {
+      // They are loaded here, and not in front of the loop, for want of registers.
+      const int start = documents ? a.document_start(b, warp_first + lane / 4) : 0,
+                later = documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0;
       fill_where(p, 0, [&](int, int n, int r, int c) {
         const int at = key + 8 * n + c;
-        return at > a.last_key(warp_first + r) || (documents && at < starts[r >= 8 ? 1 : 0]);
+        return at > a.last_key(warp_first + r) || (documents && at < (r == lane / 4 ? start : later));
       });
     }
     uint32_t ds[1][steps][4];
@@ -99,15 +98,15 @@ __device__ int query_tiles(const AttentionArgs& a, int b, int first, int last_ke
   }
 }
 
-// Of a tile of queries and d_out, and of their statistics, which end at the next place where tiles may begin.
+// Of a tile of queries and d_out, and of their statistics and positions, which end at the next place where tiles may begin.
 template <int halves>
 constexpr uint32_t stage_bytes_of = 2 * GroupTile<halves>::bytes + tile_align;
 template <int halves>
 constexpr uint32_t keys_bytes = 2 * GroupTile<halves>::bytes + 2 * stage_bytes_of<halves>;
-static_assert(2 * others * sizeof(float) <= tile_align);
+static_assert(3 * others * sizeof(float) <= tile_align);
 
 template <class E, int halves, bool documents>
-__global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, halves == 1 && !documents ? 3 : 2) keys_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes, stage_bytes = stage_bytes_of<halves>;
   std::byte* const shared = shared_tiles();
@@ -138,6 +137,10 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
     const int query = next_query + static_cast<int>(threadIdx.x) % others;
     const float* from = (threadIdx.x < others ? a.lse : a.delta) + a.statistics(b, next_head);
     copy4_async(to + 2 * tile_bytes + threadIdx.x * 4, query < a.T ? from + query : from, query < a.T);
+    if (documents && threadIdx.x < others) {
+      const int32_t* const place = a.positions + int64_t{b} * a.T + (query < a.T ? query : 0);
+      copy4_async(to + 2 * tile_bytes + (2 * others + threadIdx.x) * 4, place, query < a.T);
+    }
   };
   static_assert(group_threads == 2 * others);
   load_queries(0);
@@ -170,10 +173,12 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 3 : 2) keys_kerne
 #pragma unroll
       for (int i = 0; i < 4; ++i) p[0][n][i] = exp2_fast(p[0][n][i] * scale - shift[i % 2]);
     }
-    if (warp_first + 15 > a.last_key(query) || (documents && warp_first < a.document_start(b, query + others - 1))) {
+    // Rows of zeros behind the end do not matter.
+    const int32_t* const positions = reinterpret_cast<const int32_t*>(shared + stage + 2 * tile_bytes) + 2 * others;
+    if (warp_first + 15 > a.last_key(query) || (documents && warp_first < query + others - 1 - positions[others - 1])) {
       fill_where(p, 0, [&](int, int n, int r, int c) {
         const int at = query + 8 * n + c;
-        return warp_first + r > a.last_key(at) || (documents && warp_first + r < a.document_start(b, at));
+        return warp_first + r > a.last_key(at) || (documents && warp_first + r < at - positions[8 * n + c]);
       });
     }
     uint32_t left[1][steps][4];

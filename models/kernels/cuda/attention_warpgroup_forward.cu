@@ -10,7 +10,7 @@ constexpr uint32_t forward_bytes = 5 * GroupTile<halves>::bytes;
 
 // Registers are limited so that a multiprocessor takes as many blocks as its shared memory holds.
 template <class E, int halves, bool documents>
-__global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 4 : 5) : 2) forward_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
@@ -37,10 +37,6 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
   OnlineSoftmax<1> softmax;
   const float scale = a.scale * log2_e;
   const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
-  // Of rows lane / 4 and eight behind it; and of the warp's last.
-  const int starts[2] = {documents ? a.document_start(b, warp_first + lane / 4) : 0,
-                         documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0};
-  const int last_start = documents ? a.document_start(b, warp_first + 15) : 0;
   for (int tile = begin_tile; tile < tiles; ++tile) {
     wait_for_copies();
     fence_tiles();
@@ -53,10 +49,13 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? 5 : 2) forward_ke
     begin_products();
     row_products<E, halves>(s, q_tile, k_tile);
     wait_for_products<0>(s[0]);
-    if (key + others - 1 > a.last_key(warp_first) || (documents && key < last_start)) {
+    if (key + others - 1 > a.last_key(warp_first) || (documents && key < a.document_start(b, warp_first + 15))) {
+      // They are loaded here, and not in front of the loop, for want of registers.
+      const int start = documents ? a.document_start(b, warp_first + lane / 4) : 0,
+                later = documents ? a.document_start(b, warp_first + lane / 4 + 8) : 0;
       fill_where(s, -INFINITY, [&](int, int n, int r, int c) {
         const int at = key + 8 * n + c;
-        return at > a.last_key(warp_first + r) || (documents && at < starts[r >= 8 ? 1 : 0]);
+        return at > a.last_key(warp_first + r) || (documents && at < (r == lane / 4 ? start : later));
       });
     }
     float shrink[1][2];
