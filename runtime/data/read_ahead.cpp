@@ -38,12 +38,12 @@ void ReadAhead::read(int64_t sample, const SampleRows& to) const {
     const std::lock_guard lock(mutex_);
     read_.insert(sample);
     positions_ = to.positions != nullptr;
-    if (const auto found = ahead_.find(sample); found != ahead_.end()) {
-      const auto begin = found->second.begin();
-      const int64_t S = sequence();
-      std::copy(begin, begin + S, to.tokens);
-      std::copy(begin + S, begin + 2 * S, to.targets);
-      if (to.positions != nullptr) std::copy(begin + 2 * S, begin + 3 * S, to.positions);
+    const auto found = ahead_.find(sample);
+    if (found != ahead_.end() && found->second.size() >= words(positions_)) {
+      const int32_t* row = found->second.data();
+      std::copy_n(row, sequence(), to.tokens);
+      std::copy_n(row + sequence(), sequence(), to.targets);
+      if (positions_) std::copy_n(row + 2 * sequence(), sequence(), to.positions);
       return;
     }
   }
@@ -59,11 +59,11 @@ void ReadAhead::work() {
     wanted_.pop_back();
     const bool positions = positions_;
     lock.unlock();
-    const int64_t S = sequence();
-    std::vector<int32_t> row((positions ? 3 : 2) * static_cast<size_t>(S));
+    std::vector<int32_t> row(words(positions));
+    int32_t* const targets = row.data() + sequence();
     bool there = true;
     try {
-      source_->read(sample, {row.data(), row.data() + S, positions ? row.data() + 2 * S : nullptr});
+      source_->read(sample, {row.data(), targets, positions ? targets + sequence() : nullptr});
     } catch (const std::exception&) {
       there = false;  // whoever needs it meets the error
     }

@@ -1,6 +1,6 @@
 // Reads the samples of the next step while one runs, so that a GPU does not wait for a disk. It keeps those of two
-// steps, 8 or 12 bytes a token, in memory that no plan counts. Steps read the same number of samples each, so that
-// those of the last one tell which come.
+// steps, 8 bytes a token or 12 with positions, in memory that no plan counts. Steps read the same number of samples
+// each, so that those of the last one tell which come.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -36,14 +36,16 @@ class ReadAhead final : public SampleSource {
 
  private:
   void work();
+  // A row has two or three for each token.
+  size_t words(bool positions) const { return (positions ? 3 : 2) * static_cast<size_t>(sequence()); }
 
   std::shared_ptr<const SampleSource> source_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   mutable std::set<int64_t> read_;                 // in this step
-  mutable bool positions_ = false;                 // are read, too
+  mutable bool positions_ = false;                 // who read last asked for them, and will again
   std::vector<int64_t> wanted_;                    // by the thread, the next one last
-  std::map<int64_t, std::vector<int32_t>> ahead_;  // tokens, targets, perhaps positions; of this step and the next one
+  std::map<int64_t, std::vector<int32_t>> ahead_;  // tokens, targets, perhaps positions; of this step and the next
   bool over_ = false;
   std::thread thread_;  // last: it uses all others
 };

@@ -26,6 +26,7 @@ class Numbered final : public SampleSource {
     for (int32_t i = 0; i < 3; ++i) {
       to.tokens[i] = static_cast<int32_t>(100 * sample) + i;
       to.targets[i] = to.tokens[i] + 1;
+      if (to.positions != nullptr) to.positions[i] = to.tokens[i] + 2;
     }
   }
   int64_t counted(int64_t) const override { return 3; }
@@ -70,6 +71,34 @@ TEST_CASE("samples of the next step are read while one runs, from the third step
     expected += direct;
   }
   CHECK(source->reads == 2 * 8 + 3 * 4);
+}
+
+TEST_CASE("positions are read ahead for who asks for them") {
+  const auto source = std::make_shared<Numbered>();
+  ReadAhead ahead(source);
+  int reads = 0;
+  const auto check_positions = [&](int64_t sample) {
+    int32_t tokens[3], targets[3], positions[3];
+    ahead.read(sample, {tokens, targets, positions});
+    for (int32_t i = 0; i < 3; ++i) CHECK((tokens[i] == 100 * sample + i && targets[i] == tokens[i] + 1));
+    for (int32_t i = 0; i < 3; ++i) CHECK(positions[i] == 100 * sample + i + 2);
+  };
+  for (int64_t step = 0; step < 5; ++step) {
+    ahead.begin_step(1);
+    if (step > 0) await(*source, ++reads);
+    check_sample(ahead, step);  // from a row that has them, too
+    check_positions(step);
+    if (step < 2) reads += 2;
+    CHECK(source->reads == reads);
+  }
+  check_sample(ahead, 4);
+  ahead.begin_step(1);
+  await(*source, ++reads);  // sample 6, without positions as the last read was
+  check_positions(5);
+  ahead.begin_step(1);
+  await(*source, ++reads);
+  check_positions(6);
+  CHECK(source->reads == ++reads);
 }
 
 TEST_CASE("a sample that cannot be read ahead is an error where it is read, and not before") {
