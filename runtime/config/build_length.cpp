@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "runtime/config/build.h"
-#include "runtime/data/document_dataset.h"
+#include "runtime/data/open_samples.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -30,7 +30,7 @@ int64_t epoch_samples(const Values& values, const ModelConfig& config, const Dat
                                      .order = data::Order::sequential,
                                      .split = source.split,
                                      .part = source.part,
-                                     .alone = source.alone})
+                                     .documents = source.documents})
                      ->size();
     } catch (const core::DataError& error) {
       refuse(values.at(epochs_key), std::string("needs the data itself: ") + error.what() +

@@ -179,14 +179,14 @@ void build_data(const Values& values, DataConfig& data) {
   });
   values.check([&] { build_split(values, data); });
   values.check([&] {
-    const bool alone = values.choice("data.documents") == "alone";
+    data.documents = data::document_use(values.choice("data.documents"));
     const models::ModelSpec* spec =
         values.is_null("model.type") ? nullptr : models::find_model_spec(values.text("model.type"));
-    if (alone && spec != nullptr && !spec->causal)
-      refuse(values.at("data.documents"), "is not for model.type " + values.text("model.type") +
-                                              ", whose tokens would see what stands behind a document. Use joined.");
+    if (data.documents != data::DocumentUse::joined && spec != nullptr && !spec->causal)
+      refuse(values.at("data.documents"),
+             "is not for model.type " + values.text("model.type") + ", whose tokens see all of a sample. Use joined.");
     for (auto* sources : {&data.train, &data.validation})
-      for (DataSource& source : *sources) source.alone = alone;
+      for (DataSource& source : *sources) source.documents = data.documents;
   });
 }
 

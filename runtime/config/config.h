@@ -20,6 +20,7 @@
 #include "runtime/config/pipeline.h"
 #include "runtime/config/pseudo_to_real.h"
 #include "runtime/config/setting.h"
+#include "runtime/data/document_use.h"
 
 namespace zrt::runtime {
 
@@ -36,11 +37,12 @@ struct DataSource {
   std::string prefix, language;  // what data::open_documents() takes; language may be ""
   std::string split = {};        // data.split: `part` of these parts of its documents; "" for all
   size_t part = 0;               // 0: training, 1: validation
-  bool alone = false;            // data.documents: each document is a sample
+  data::DocumentUse documents = data::DocumentUse::joined;
 };
 struct DataConfig {
-  std::vector<DataSource> train;       // empty: not given
-  std::vector<DataSource> validation;  // evaluated one by one, without weights; empty: not given
+  std::vector<DataSource> train;                            // empty: not given
+  std::vector<DataSource> validation;                       // evaluated one by one, without weights; empty: not given
+  data::DocumentUse documents = data::DocumentUse::joined;  // of all that a run reads
 };
 
 struct OptimizerConfig {

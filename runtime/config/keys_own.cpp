@@ -82,9 +82,10 @@ constexpr Key data_keys[] = {
         "Cuts each dataset of data.train by its documents into parts for training, validation and test (read by no "
         "run), instead of data.validation: weights such as \"969,30,1\", or the fraction of the documents that is held "
         "out (docs/data.md). null: all of it is for training."),
-    key("documents", t_text, R"("joined")", one_of("joined alone"), Effect::results,
+    key("documents", t_text, R"("joined")", one_of("joined alone separate"), Effect::results,
         "joined: documents are laid end to end and cut into samples. alone: each document is a sample, which begins "
-        "with it; longer ones are cut, and behind shorter ones nothing counts (docs/data.md)."),
+        "with it; longer ones are cut, and behind shorter ones nothing counts. separate: samples are packed with whole "
+        "documents, which attend to themselves alone and whose positions begin anew (docs/data.md)."),
 };
 
 constexpr Key parallel_keys[] = {

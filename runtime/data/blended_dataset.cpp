@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "core/error.h"
-#include "runtime/data/document_dataset.h"
 #include "runtime/data/numpy_random.h"
+#include "runtime/data/open_samples.h"
 
 namespace zrt::runtime::data {
 

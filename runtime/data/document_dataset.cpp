@@ -98,9 +98,4 @@ std::vector<std::string> DocumentDataset::left_out() const {
   return {fmt::format("{}: {}", prefix_, text)};
 }
 
-std::unique_ptr<SampleSource> open_samples(const GptDatasetOptions& options) {
-  if (options.alone) return std::make_unique<DocumentDataset>(options);
-  return std::make_unique<GptDataset>(options);
-}
-
 }  // namespace zrt::runtime::data

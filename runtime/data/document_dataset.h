@@ -43,7 +43,4 @@ class DocumentDataset : public SampleSource {
   int64_t documents_ = 0, without_ = 0, cut_ = 0, cut_tokens_ = 0;
 };
 
-// Samples of one dataset as its options say.
-std::unique_ptr<SampleSource> open_samples(const GptDatasetOptions& options);
-
 }  // namespace zrt::runtime::data

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/data/document_use.h"
 #include "runtime/data/sample_index.h"
 #include "runtime/data/sample_source.h"
 #include "runtime/data/token_documents.h"
@@ -22,8 +23,8 @@ struct GptDatasetOptions {
   Order order = Order::megatron;   // evaluation reads sequentially
   std::string split;               // "969,30,1": `part` of these; empty: all sequences
   size_t part = 0;                 // 0 training, 1 validation, 2 test
-  bool alone = false;              // each document is a sample (document_dataset.h), else they are joined
-  int32_t padding = 0;             // alone: the id behind a document's end
+  DocumentUse documents = DocumentUse::joined;  // for open_samples(); a class below it makes its own kind
+  int32_t padding = 0;                          // the id behind documents that are not joined
 };
 
 // Facts on an opened dataset, of its files and its description.

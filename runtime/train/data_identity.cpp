@@ -157,7 +157,7 @@ Json data_json(const Config& config, const models::Model& model, const data::Sam
                const std::optional<EvalData>& validation) {
   Json json{{"sequence", model.sequence}, {"train_batch_size", config.batch.train}};
   if (const std::string& split = config.data.train.front().split; !split.empty()) json["split"] = split;
-  if (config.data.train.front().alone) json["documents"] = "alone";
+  if (config.data.documents != data::DocumentUse::joined) json["documents"] = data::name_of(config.data.documents);
   if (model.masking) json["mask_rate"] = model.masking->rate, json["whole_words"] = model.masking->whole_words;
   std::vector<double> weights;
   for (const DataSource& source : config.data.train) weights.push_back(source.weight);

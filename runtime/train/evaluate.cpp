@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "runtime/data/dataset_tokenizer.h"
-#include "runtime/data/document_dataset.h"
+#include "runtime/data/open_samples.h"
 #include "runtime/data/sampler.h"
 #include "runtime/train/masked.h"
 #include "runtime/train/trainer.h"
@@ -17,8 +17,9 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
   std::vector<std::string> prefixes;
   prefixes.reserve(sources.size());
   for (const DataSource& from : sources) prefixes.push_back(from.prefix);
-  const bool alone = std::any_of(sources.begin(), sources.end(), [](const DataSource& from) { return from.alone; });
-  const auto made_by = alone ? data::common_tokenizer(prefixes, model.vocab) : std::nullopt;
+  const bool padded = std::any_of(sources.begin(), sources.end(),
+                                  [](const DataSource& from) { return from.documents != data::DocumentUse::joined; });
+  const auto made_by = padded ? data::common_tokenizer(prefixes, model.vocab) : std::nullopt;
   const int32_t padding = made_by ? data::open_tokenizer(*made_by)->eod() : 0;
   for (const DataSource& from : sources) {
     data::GptDatasetOptions options;
@@ -27,7 +28,7 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
     options.vocabulary = model.vocab;
     options.order = data::Order::sequential;
     options.split = from.split, options.part = from.part;
-    options.alone = from.alone, options.padding = padding;
+    options.documents = from.documents, options.padding = padding;
     EvalSet set{masked(data::open_samples(options), model, prefixes, 0), data::read_meta(from.prefix), from.prefix,
                 from.language};
     const std::string said = set.meta ? set.meta->language : "";

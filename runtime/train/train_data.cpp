@@ -46,8 +46,8 @@ std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, 
   common.vocabulary = model.vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
   common.split = config.data.train.front().split;  // of all datasets alike
-  common.alone = config.data.train.front().alone;
-  if (common.alone && made_by) common.padding = data::open_tokenizer(*made_by)->eod();
+  common.documents = config.data.documents;
+  if (common.documents != data::DocumentUse::joined && made_by) common.padding = data::open_tokenizer(*made_by)->eod();
   return open_of("data.train", [&] {
     return masked(data::open_training_data(prefixes, samples, common), model, all,
                   static_cast<uint64_t>(config.run.seed));

@@ -29,11 +29,10 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   }
   if (values.count("tasks")) return eval_tasks(values, transport, run, config);
   std::vector<runtime::DataSource> sources = config.data.validation;
-  const bool alone = !config.data.train.empty() && config.data.train.front().alone;
   if (values.count("data")) {
     sources.clear();
     for (const std::string& prefix : values["data"].as<std::vector<std::string>>()) sources.push_back({1, prefix, ""});
-    for (runtime::DataSource& source : sources) source.alone = alone;
+    for (runtime::DataSource& source : sources) source.documents = config.data.documents;
   }
   if (sources.empty())
     throw core::UsageError("the run has no data.validation nor data.split; name a dataset with --data PREFIX");

@@ -319,17 +319,20 @@ TEST_CASE("data.split makes of each training dataset a held-out one, too") {
 }
 
 TEST_CASE("data.documents is of all datasets, of those that data.split makes, too") {
-  for (const bool alone : {false, true}) {
-    const std::string key = std::string("data.documents=") + (alone ? "alone" : "joined");
+  using data::DocumentUse;
+  for (const DocumentUse use : {DocumentUse::joined, DocumentUse::alone, DocumentUse::separate}) {
+    const std::string key = std::string("data.documents=") + data::name_of(use);
     const auto split = parsed("", {"data.train=a", "data.split=0.5", key}).data;
-    CHECK((split.train.at(0).alone == alone && split.validation.at(0).alone == alone));
+    CHECK((split.train.at(0).documents == use && split.validation.at(0).documents == use && split.documents == use));
     const auto two = parsed("", {R"(data.train=[[1, "a"], [2, "b"]])", "data.validation=c", key}).data;
-    CHECK((two.train.at(1).alone == alone && two.validation.at(0).alone == alone));
+    CHECK((two.train.at(1).documents == use && two.validation.at(0).documents == use));
+    CHECK(parsed("", {key}).data.documents == use);
   }
-  CHECK(!parsed("", {"data.train=a"}).data.train.at(0).alone);
+  CHECK(parsed("", {"data.train=a"}).data.train.at(0).documents == DocumentUse::joined);
   CHECK_THROWS_AS(parsed("", {"data.train=a", "data.documents=each"}), zrt::core::ConfigError);
-  CHECK_THROWS_AS(parsed("", {"data.train=a", "data.documents=alone", "model.preset=bert-tiny"}),
-                  zrt::core::ConfigError);
+  for (const char* use : {"alone", "separate"})
+    CHECK_THROWS_AS(parsed("", {"data.train=a", std::string("data.documents=") + use, "model.preset=bert-tiny"}),
+                    zrt::core::ConfigError);
 }
 
 TEST_CASE("a run on a GPU may name a kernel file") {

@@ -8,6 +8,7 @@
 #include "models/masking.h"
 #include "runtime/data/blended_dataset.h"
 #include "runtime/data/document_dataset.h"
+#include "runtime/data/open_samples.h"
 #include "tests/runtime/data/counted_files.h"
 #include "tests/runtime/data/data_samples.h"
 #include "tests/seed.h"
@@ -29,7 +30,7 @@ using Ids = std::vector<int32_t>;
 
 GptDatasetOptions alone_options(const std::string& prefix, int64_t sequence, std::optional<int64_t> samples = {}) {
   GptDatasetOptions options = options_for(prefix, sequence, samples);
-  options.alone = true;
+  options.documents = DocumentUse::alone;
   options.padding = 59999;
   return options;
 }

@@ -6,6 +6,7 @@
 #include "runtime/data/build.h"
 #include "runtime/data/document_dataset.h"
 #include "runtime/data/indexed_dataset_writer.h"
+#include "runtime/data/packed_dataset.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/train_data.h"
 #include "tests/temporary_folder.h"
@@ -51,13 +52,13 @@ const Json gpt{{"preset", "gpt2-tiny"}, {"sequence", 32}, {"vocab", 300}};
 const Json bert{{"preset", "bert-tiny"}, {"sequence", 32}, {"vocab", 300}};
 
 struct Sample {
-  std::vector<int32_t> tokens, targets;
+  std::vector<int32_t> tokens, targets, positions;  // -1 where nobody fills them
   bool operator==(const Sample&) const = default;
 };
 Sample read(const data::SampleSource& source, int64_t n) {
   const auto sequence = static_cast<size_t>(source.sequence());
-  Sample sample{std::vector<int32_t>(sequence), std::vector<int32_t>(sequence)};
-  source.read(n, {sample.tokens.data(), sample.targets.data()});
+  Sample sample{std::vector<int32_t>(sequence), std::vector<int32_t>(sequence), std::vector<int32_t>(sequence, -1)};
+  source.read(n, {sample.tokens.data(), sample.targets.data(), sample.positions.data()});
   return sample;
 }
 
@@ -81,7 +82,7 @@ TEST_CASE("documents alone are read in training and evaluation, with the end of 
   const auto source = open_train_data(config, model, samples);
   data::GptDatasetOptions options;
   options.prefix = data / "x", options.sequence = 32, options.vocabulary = 300, options.samples = samples;
-  options.seed = 7, options.alone = true, options.padding = 256;
+  options.seed = 7, options.documents = data::DocumentUse::alone, options.padding = 256;
   const data::DocumentDataset expected(options);
   REQUIRE(source->size() == 60);
   for (int64_t i = 0; i < 60; ++i) CHECK(read(*source, i) == read(expected, i));
@@ -95,6 +96,44 @@ TEST_CASE("documents alone are read in training and evaluation, with the end of 
   for (int64_t i = 0; i < 20; ++i) CHECK(held[0].source->origin(i).document == i);
   CHECK(read(*held[0].source, 0).tokens.back() == 256);
   CHECK(open_validation_data(data.config(gpt, {}), model)->at(0).source->size() > 0);
+}
+
+TEST_CASE("separate documents share samples in training and evaluation, and say how much of them is padding") {
+  const Data data;
+  const Config config = data.config(gpt, {{"documents", "separate"}}, {{"steps", 5}, {"seed", 7}});
+  const models::Model model = config.model.make();
+  const auto source = open_train_data(config, model, samples);
+  data::GptDatasetOptions options;
+  options.prefix = data / "x", options.sequence = 32, options.vocabulary = 300, options.samples = samples;
+  options.seed = 7, options.padding = 256;
+  const data::PackedDataset expected(options);
+  REQUIRE(source->size() == expected.size());
+  int64_t padded = 0;
+  for (int64_t i = 0; i < source->size(); ++i) {
+    const Sample sample = read(*source, i);
+    CHECK(sample == read(expected, i));
+    CHECK(sample.positions[0] == 0);
+    if (sample.tokens.back() == 256 && sample.positions.back() == 0) ++padded;
+  }
+  CHECK(padded > 0);
+  REQUIRE(source->left_out().size() == 1);
+  CHECK_THAT(source->left_out()[0], Catch::Contains("samples of 32 tokens hold 20 documents; ") &&
+                                        Catch::Contains("% of their places are padding"));
+
+  options.prefix = data / "held", options.samples.reset(), options.order = data::Order::sequential;
+  const data::PackedDataset held(options);
+  const EvalData read_by_run = *open_validation_data(config, model);
+  REQUIRE(read_by_run.at(0).source->size() == held.size());
+  for (int64_t i = 0; i < held.size(); ++i) CHECK(read(*read_by_run[0].source, i) == read(held, i));
+}
+
+TEST_CASE("an epoch of separate documents has as many samples as they are packed into") {
+  const Data data;
+  data::GptDatasetOptions options;
+  options.prefix = data / "x", options.sequence = 32, options.vocabulary = 300;
+  const int64_t packed = data::PackedDataset(options).size();
+  CHECK(data.config(gpt, {{"documents", "separate"}}, {{"epochs", 2}}).run.samples == 2 * packed);
+  CHECK((packed >= (480 - 20 + 31) / 32 && packed < 20));
 }
 
 TEST_CASE("an epoch of documents alone has as many samples as documents") {
@@ -115,8 +154,9 @@ TEST_CASE("documents alone are refused for models whose tokens see what is behin
     }
     return std::string();
   };
-  CHECK_THAT(refusal(bert, {{"documents", "alone"}}),
-             Catch::Contains("data.documents") && Catch::Contains("is not for model.type bert"));
+  for (const char* use : {"alone", "separate"})
+    CHECK_THAT(refusal(bert, {{"documents", use}}),
+               Catch::Contains("data.documents") && Catch::Contains("is not for model.type bert"));
   CHECK(refusal(bert, {}).empty());
   CHECK_THAT(refusal(gpt, {{"documents", "packed"}}), Catch::Contains("data.documents"));
 }
@@ -134,6 +174,12 @@ TEST_CASE("other counts and another data.documents are told where a run goes on"
   CHECK(changes_of(before, before).empty());
   CHECK_THAT(changes_of(before, facts_of(data.config(gpt, {{"documents", "alone"}}))),
              Catch::Contains("data.documents is alone and was joined: samples are cut and shuffled anew"));
+  const Json separate = facts_of(data.config(gpt, {{"documents", "separate"}}));
+  CHECK(changes_of(separate, separate).empty());
+  CHECK_THAT(changes_of(before, separate),
+             Catch::Contains("data.documents is separate and was joined: samples are cut and shuffled anew"));
+  CHECK_THAT(changes_of(separate, facts_of(data.config(gpt, {{"documents", "alone"}}))),
+             Catch::Contains("data.documents is alone and was separate: samples are cut and shuffled anew"));
   data.write("x", 1);
   CHECK_THAT(changes_of(before, facts_of(data.config(gpt, {}))),
              Catch::Contains("x has the tokens of the checkpoint's") && Catch::Contains("but others of them count"));
