@@ -1,4 +1,6 @@
 // A run on conversations, from a file of them to its held-out loss.
+#include <set>
+
 #include "catch.h"
 #include "program.h"
 
@@ -45,6 +47,24 @@ TEST_CASE("a run learns from conversations one by one, and shows no bits per byt
   CHECK_THAT(eval.text, Catch::Contains("held-out loss") && !Catch::Contains("bits per byte"));
   const Result other = run_zrt("eval --data " + (folder / "x") + " " + (folder / "run"));
   CHECK_THAT(other.text, Catch::Contains(eval.text.substr(eval.text.find("held-out loss"))));
+}
+
+TEST_CASE("a model that came from a folder reads held-out conversations as data.documents says") {
+  const Folder folder("chat_eval");
+  folder.write("chats.jsonl", chats(12));
+  REQUIRE(run_zrt("data build --chat " + model + " --out " + (folder / "x") + " " + (folder / "chats.jsonl")).code ==
+          0);
+  REQUIRE(run_zrt("checkpoint import " + model + " --out " + (folder / "imported")).code == 0);
+  std::set<int64_t> tokens;
+  for (const char* use : {"joined", "alone", "separate"}) {
+    const Result eval = run_zrt("eval " + (folder / "imported") + " --json --data " + (folder / "x") +
+                                " --set model.sequence=48 --set data.documents=" + use);
+    INFO(use << ": " << eval.text);
+    REQUIRE(eval.code == 0);
+    tokens.insert(nlohmann::json::parse(eval.text)["tokens"].get<int64_t>());
+  }
+  // Alone, a conversation's end behind a sample is lost; joined, what does not fill the last sample; packed, nothing.
+  CHECK(tokens.size() == 3);
 }
 
 }  // namespace zrt::chat_run_test
