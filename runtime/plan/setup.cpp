@@ -156,6 +156,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;
+  layout.documents = config.data.documents == data::DocumentUse::separate;
   // Gradients of layers that share parameters are added up in fp32, whatever type those of one layer have.
   if (model.shares_layers && config.batch.accumulation > 1 && config.precision.accumulated_grad != core::DType::f32) {
     throw core::ConfigError(
