@@ -1,5 +1,6 @@
 // A run on conversations, from a file of them to its held-out loss.
 #include <set>
+#include <utility>
 
 #include "catch.h"
 #include "program.h"
@@ -65,6 +66,42 @@ TEST_CASE("a model that came from a folder reads held-out conversations as data.
   }
   // Alone, a conversation's end behind a sample is lost; joined, what does not fill the last sample; packed, nothing.
   CHECK(tokens.size() == 3);
+}
+
+TEST_CASE("packed conversations have the held-out loss that they have one by one, on a pipeline's stages, too") {
+  const Folder folder("chat_packed");
+  std::string lines = chats(3);
+  for (int i = 4; i < 40; ++i) lines += R"({"prompt": "say )" + std::to_string(i * i) + R"(", "completion": "no"})" "\n";
+  folder.write("chats.jsonl", lines);
+  REQUIRE(run_zrt("data build --chat " + model + " --out " + (folder / "x") + " " + (folder / "chats.jsonl")).code ==
+          0);
+  REQUIRE(run_zrt("checkpoint import " + model + " --out " + (folder / "imported")).code == 0);
+  const auto loss = [&](const std::string& how) {
+    const Result eval = run_zrt("eval " + (folder / "imported") + " --json --data " + (folder / "x") +
+                                " --set model.sequence=96 --set data.documents=" + how);
+    INFO(how << ": " << eval.text);
+    REQUIRE(eval.code == 0);
+    const auto json = nlohmann::json::parse(eval.text);
+    return std::pair(json["tokens"].get<int64_t>(), json["loss"].get<double>());
+  };
+  const auto alone = loss("alone"), packed = loss("separate"), joined = loss("joined");
+  CHECK(packed.first == alone.first);
+  CHECK(packed.second == Approx(alone.second).epsilon(1e-6));
+  CHECK(joined.second != Approx(alone.second).epsilon(1e-4));
+  folder.write("run.json", R"({"train_batch_size": 2, "optimizer": {"type": "AdamW", "params": {"lr": 0}},
+    "run": {"steps": 1, "seed": 1}})");
+  for (const char* mesh : {"1", "2 --set parallel.pipeline=2"}) {
+    const Result run = run_zrt("train " + (folder / "run.json") + " --ranks " + mesh + " --resume " + model + " --out " +
+                               (folder / ("run" + std::string(1, mesh[0]))) +
+                               " --set model.sequence=96 --set data.documents=separate --set data.train=" +
+                               (folder / "x") + " --set data.validation=" + (folder / "x"));
+    INFO(run.text);
+    REQUIRE(run.code == 0);
+    CHECK_THAT(run.text, Catch::Contains("of their places are padding"));
+    const auto held_out = run.text.find("held-out loss ");
+    REQUIRE(held_out != std::string::npos);
+    CHECK(std::stod(run.text.substr(held_out + 14)) == Approx(alone.second).epsilon(1e-4));
+  }
 }
 
 }  // namespace zrt::chat_run_test

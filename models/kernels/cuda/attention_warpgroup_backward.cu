@@ -9,7 +9,8 @@ template <int halves>
 constexpr uint32_t queries_bytes = 6 * GroupTile<halves>::bytes;
 
 template <class E, int halves, bool documents>
-__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 3 : 4) : 2) queries_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 3 : 4) : 2)
+    queries_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
@@ -98,7 +99,8 @@ __device__ int query_tiles(const AttentionArgs& a, int b, int first, int last_ke
   }
 }
 
-// Of a tile of queries and d_out, and of their statistics and positions, which end at the next place where tiles may begin.
+// Of a tile of queries and d_out, and of their statistics and positions, which end at the next place where tiles may
+// begin.
 template <int halves>
 constexpr uint32_t stage_bytes_of = 2 * GroupTile<halves>::bytes + tile_align;
 template <int halves>

@@ -10,7 +10,8 @@ constexpr uint32_t forward_bytes = 5 * GroupTile<halves>::bytes;
 
 // Registers are limited so that a multiprocessor takes as many blocks as its shared memory holds.
 template <class E, int halves, bool documents>
-__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 4 : 5) : 2) forward_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 4 : 5) : 2)
+    forward_kernel(const AttentionArgs a) {
   using Tile = GroupTile<halves>;
   constexpr uint32_t tile_bytes = Tile::bytes;
   std::byte* const shared = shared_tiles();
