@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/ledger.h"
+#include "core/lfs_pointer.h"
 
 namespace zrt::core {
 namespace {
@@ -196,13 +197,19 @@ uint64_t free_bytes(const std::filesystem::path& path) {
   return uint64_t{space.f_bavail} * space.f_frsize;
 }
 
-std::string read_text(const std::filesystem::path& path, uint64_t most) {
+std::string read_bytes(const std::filesystem::path& path, uint64_t most) {
   const InputFile file(path);
   if (file.bytes() > most) {
     throw DataError(fmt::format("{}: has {} bytes where at most {} are legal", path.string(), file.bytes(), most));
   }
   std::string text(file.bytes(), '\0');
   file.read(0, text.data(), text.size());
+  return text;
+}
+
+std::string read_text(const std::filesystem::path& path, uint64_t most) {
+  std::string text = read_bytes(path, most);
+  if (is_lfs_pointer(text)) throw DataError(fmt::format("{}: {}", path.string(), lfs_pointer_reason));
   return text;
 }
 

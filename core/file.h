@@ -65,6 +65,8 @@ void sync_folder(const std::filesystem::path& path);  // brings its entries (new
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void write_durably(const std::filesystem::path& path, const std::string& text);  // replaces a file as a whole
 uint64_t free_bytes(const std::filesystem::path& path);                          // for this user, where the path lies
-std::string read_text(const std::filesystem::path& path, uint64_t most);         // a file of at most `most` bytes
+// Reads a file of at most `most` bytes; read_text() refuses a pointer of Git LFS.
+std::string read_bytes(const std::filesystem::path& path, uint64_t most);
+std::string read_text(const std::filesystem::path& path, uint64_t most);
 
 }  // namespace zrt::core

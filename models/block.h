@@ -94,7 +94,7 @@ class Block {
   virtual uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const = 0;  // mode train
   virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }                 // mode decode
 
-  // Whether calls but decode read Call::positions, with Shape::documents.
+  // True where all calls but decode read Call::positions, with Shape::documents.
   virtual bool reads_positions() const { return true; }
 
   // Whether backward reads `input` of forward (kept alive until then) beside `saved`.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/isa.h"
@@ -49,6 +51,18 @@ void allow_many_files() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(limit.rlim_max, wanted);
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A page that was promised and cannot be had ends a process with a signal; its name alone says little.
+void say_bus_error(int signal) {
+  constexpr std::string_view text =
+      "zrt: error: memory that this process was given is not there (Bus error): the machine or its container ran out "
+      "of "
+      "memory for shared pages, or a disk failed under a mapped file. Use fewer ranks or a smaller model, or raise the "
+      "limit of memory.\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 int run(const std::vector<std::string>& args) {
@@ -94,6 +108,7 @@ int main(int argc, char** argv) {
   // A write beyond `ulimit -f` then fails with a reason instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may leave; a run goes on
+  std::signal(SIGBUS, say_bus_error);
   allow_many_files();
   zrt::core::init_log();
   try {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/printable.h"
+
 namespace zrt::core::keys {
 namespace {
 
@@ -26,9 +28,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string in_quotes(std::string_view text) {
   constexpr size_t limit = 60;
+  size_t end = std::min(limit, text.size());
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   std::string result = "'";
-  for (const char c : text.substr(0, limit)) result += c >= 0x20 && c < 0x7f ? c : '?';
-  return result + (text.size() > limit ? "…'" : "'");
+  result += printable(text.substr(0, end));
+  result += text.size() > limit ? "…'" : "'";
+  return result;
 }
 
 bool valid_utf8(std::string_view text) {

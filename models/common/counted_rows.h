@@ -12,9 +12,9 @@ class CountedRows {
   // Sizes of products are multiples of this many rows, so that few are to be found; rows of zeros fill the last one.
   static constexpr int64_t granule = 64;
 
-  // All of `rows`.
+  // Takes all of `rows`.
   explicit CountedRows(int64_t rows) : rows_(rows) {}
-  // Those of targets[0, rows) that are ids. Reads them, so they must be in memory of the host.
+  // Takes those whose targets are ids. Reads targets[0, rows), which must be in memory of the host.
   CountedRows(const int32_t* targets, int64_t rows);
 
   bool all() const { return picked_.empty(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "models/bump_allocator.h"
 #include "models/kernels/scaling.h"
 
@@ -23,6 +24,7 @@ class Embedding : public TransformerBlock {
         separator_(names.separator),
         scale_(names.scale),
         site_(names.dropout_site) {
+    if (positions_ && scale_ != 1) throw core::Error("An embedding with learned positions has no scale.");
     params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.degrees.tensor)};
     if (positions_) {
       params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f, {}, shares_rows()});

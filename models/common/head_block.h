@@ -91,7 +91,7 @@ class Head : public TransformerBlock {
   Space forward_space(BumpAllocator& layout, const Shape& shape) const;
   Space backward_space(BumpAllocator& layout, const Shape& shape) const;
 
-  // Whether the weight gradient, of so many rows, is a rounded sum of several chunks.
+  // True where the weight gradient, of so many rows, is a rounded sum of several chunks.
   bool splits_sum(const Shape& shape, int64_t rows) const {
     return shape.grad_type == DType::bf16 && rows > chunk_rows(shape);
   }
@@ -103,7 +103,7 @@ class Head : public TransformerBlock {
   int64_t row_length() const { return sizes_.degrees.tensor > 1 ? shared_row() : product_stride(vocab_); }
   // Rows of logits held at a time.
   int64_t chunk_rows(const Shape& shape) const { return sizes_.degrees.tensor > 1 ? shape.rows() : most_chunk_rows(); }
-  // The rows that a call's products run over; all where `may` is false.
+  // Finds the rows that a call's products run over: all where `may` is false.
   CountedRows counted_rows(const Call& call, bool may) const {
     const bool picks = may && core::place().device == core::DeviceKind::cpu;
     return picks ? CountedRows(call.targets, call.shape.rows()) : CountedRows(call.shape.rows());

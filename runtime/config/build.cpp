@@ -237,6 +237,13 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   if (config.model.make) config.model.make = frozen_by(config.optimizer.groups, config.model.make);
   if (config.model.layers > 0) config.pseudo_to_real = build_pseudo_to_real(values, config.model.layers);
   build_data(values, config.data);
+  values.check([&] {
+    if (config.data.documents != data::DocumentUse::separate || !config.model.sparse.pattern.sparse()) return;
+    refuse(
+        values.at("data.documents"),
+        "is not for sparse_attention, whose blocks count from the begin of a sample: what a document attends to would "
+        "depend on where it stands. Use alone or joined, or a model with a sliding window.");
+  });
   if (batched && config.model.make) values.check([&] { build_length(values, config, config.run); });
   values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   build_memory(values, config.zero, config.run, config.memory);

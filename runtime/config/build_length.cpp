@@ -30,7 +30,7 @@ int64_t epoch_samples(const Values& values, const ModelConfig& config, const Dat
                                      .order = data::Order::sequential,
                                      .split = source.split,
                                      .part = source.part,
-                                     .documents = source.documents})
+                                     .documents = data.documents})
                      ->size();
     } catch (const core::DataError& error) {
       refuse(values.at(epochs_key), std::string("needs the data itself: ") + error.what() +

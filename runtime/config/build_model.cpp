@@ -185,8 +185,6 @@ void build_data(const Values& values, DataConfig& data) {
     if (data.documents != data::DocumentUse::joined && spec != nullptr && !spec->causal)
       refuse(values.at("data.documents"),
              "is not for model.type " + values.text("model.type") + ", whose tokens see all of a sample. Use joined.");
-    for (auto* sources : {&data.train, &data.validation})
-      for (DataSource& source : *sources) source.documents = data.documents;
   });
 }
 

@@ -37,7 +37,6 @@ struct DataSource {
   std::string prefix, language;  // what data::open_documents() takes; language may be ""
   std::string split = {};        // data.split: `part` of these parts of its documents; "" for all
   size_t part = 0;               // 0: training, 1: validation
-  data::DocumentUse documents = data::DocumentUse::joined;
 };
 struct DataConfig {
   std::vector<DataSource> train;                            // empty: not given

@@ -1,5 +1,8 @@
 #include "runtime/config/json_reader.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <set>
@@ -8,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/keys/text.h"
+#include "core/lfs_pointer.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -290,18 +294,37 @@ Document parse_config_text(std::string_view text, const std::string& name, Probl
   return document;
 }
 
+namespace {
+
+// Says why a file that was named as a configuration did not open. "owner/name" is most likely a model of the Hub.
+std::string reason_not_to_open(const std::filesystem::path& file) {
+  std::error_code code;
+  if (std::filesystem::exists(file, code)) return "this user may not read it.";
+  const std::string name = file.string();
+  const bool hub = std::count(name.begin(), name.end(), '/') == 1 && name.front() != '/' && name.front() != '.' &&
+                   file.extension() != ".json";
+  if (!hub) return "there is no such file or folder; check the path.";
+  return "there is no such file or folder. zrt downloads nothing: if it is a model of the Hugging Face Hub, fetch its "
+         "folder first (`huggingface-cli download " +
+         name + " --local-dir DIR`) and name DIR.";
+}
+
+}  // namespace
+
 std::string read_config_file(const std::filesystem::path& file) {
   std::error_code code;
   if (std::filesystem::is_directory(file, code)) {
     throw core::ConfigError(file.string() + " is a directory; give the path of a JSON file.");
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw core::ConfigError("cannot open the configuration file " + file.string() + "; check the path.");
+  if (!stream) throw core::ConfigError("cannot open " + file.string() + ": " + reason_not_to_open(file));
   // Reads one byte more than is allowed instead of asking for the size, which pipes do not have.
   std::string text(max_config_bytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
   if (stream.bad()) throw core::ConfigError("reading the configuration file " + file.string() + " failed.");
+  if (core::is_lfs_pointer(text))
+    throw core::ConfigError(fmt::format("{}: {}", file.string(), core::lfs_pointer_reason));
   if (text.size() > max_config_bytes) {
     throw core::ConfigError(file.string() + " is larger than " + std::to_string(max_config_bytes) +
                             " bytes, too large for a configuration.");

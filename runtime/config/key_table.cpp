@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/keys/text.h"
+#include "runtime/config/other_names.h"
 
 namespace zrt::runtime::configuration {
 
@@ -83,6 +84,8 @@ std::string suggest_key(const Section& section, std::string_view name) {
     }
   }
   if (!readers.empty()) return "Only these types read it: " + join(readers) + ".";
+  const std::string_view elsewhere = key_named_elsewhere(name);
+  if (!elsewhere.empty()) return "zrt calls it '" + std::string(elsewhere) + "'.";
   const std::string near = nearest(name, known);
   if (!near.empty()) return "The nearest known key is '" + key_path(section, near) + "'.";
   std::sort(homes.begin(), homes.end());

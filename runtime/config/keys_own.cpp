@@ -56,7 +56,7 @@ constexpr Key model_keys[] = {
         "Folder of Hugging Face, of a run or a checkpoint whose model is meant: its type, sizes and positions, without "
         "its weights, which run.resume loads; keys that are given beside it replace its. null: the sizes are given, or "
         "run.resume's folder has them."),
-    key("layers", t_int | t_null, "null", between(1, 100000), Effect::results,
+    key("layers", t_int | t_null, "null", between(1, 2048), Effect::results,
         "Transformer blocks; null: those of the preset."),
     key("hidden", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
         "Elements of a token's vector between blocks; null: those of the preset."),
@@ -84,7 +84,8 @@ constexpr Key data_keys[] = {
         "out (docs/data.md). null: all of it is for training."),
     key("documents", t_text, R"("joined")", one_of("joined alone separate"), Effect::results,
         "joined: documents are laid end to end and cut into samples. alone: each document is a sample, which begins "
-        "with it; longer ones are cut, and behind shorter ones nothing counts. separate: samples are packed with whole "
+        "with it; longer ones are cut, and behind shorter ones nothing counts. separate: samples are packed with "
+        "several "
         "documents, which attend to themselves alone and whose positions begin anew (docs/data.md)."),
 };
 

@@ -41,8 +41,8 @@ constexpr Key run_rows[] = {
         "Of the checkpoint to resume take the weights alone, and begin with step 1."),
     key("save_weights", t_bool, "true", Effect::reports, "Write a checkpoint after the last step."),
     key("skip_limit", t_int, "10", between(0, most), Effect::reports,
-        "Skipped steps in a row that end the run, without those by which a dynamic loss scale finds its range; 0: none "
-        "do."),
+        "Skipped steps in a row that end the run, without those by which a dynamic loss scale finds its range or in "
+        "which no token counts; 0: none do."),
     key("timeout_seconds", t_int, "120", between(1, 1000000), Effect::cost,
         "Seconds that a rank waits for another before the run ends with an error."),
     key("threads_per_rank", t_int, "1", between(1, 4096), Effect::results,

@@ -9,6 +9,7 @@
 #include "core/printable.h"
 #include "models/hugging_face.h"
 #include "runtime/train/checkpoint/adapters.h"
+#include "runtime/train/checkpoint/foreign_folder.h"
 #include "runtime/train/checkpoint/manifest.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/checkpoint/strict_json.h"
@@ -70,6 +71,7 @@ FolderModel read_model_folder(const fs::path& folder) {
     model = checkpoint::open_adapters(folder, warn).manifest().model;
   } else {
     const fs::path manifest = manifest_of(folder);
+    if (manifest.empty()) checkpoint::refuse_foreign(folder);
     if (manifest.empty()) {
       throw core::DataError(core::printable(
           fmt::format("{}: has neither config.json, as folders of Hugging Face have, nor a checkpoint of zrt "

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/keys/text.h"
 #include "optimizer/spec.h"
+#include "runtime/config/other_names.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -70,8 +71,9 @@ class Resolver {
     if (type == nullptr || !type->is_string() || *type == "auto") return default_variant();
     const optimizer::OptimizerSpec* spec = optimizer::find_optimizer_spec(type->get<std::string>());
     if (spec != nullptr) return spec->variant;
-    refuse(value_at("optimizer.type", *type),
-           "is not supported; legal: " + optimizer::optimizer_types() + ", in any case.");
+    const std::string meant = optimizer_named_elsewhere(type->get<std::string>());
+    refuse(value_at("optimizer.type", *type), "is not supported; legal: " + optimizer::optimizer_types() +
+                                                  ", in any case." + (meant.empty() ? "" : " " + meant));
   }
 
   std::string scheduler_variant() const {

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t none = -1;
 
-// The rooms that bins have left, a bit for each. Every level above has a bit for each word of the one below that is not
-// zero, so that a search does not walk over rooms which no bin has.
+// Holds a bit for each room that some bin has left. Every level above has a bit for each word of the one below that is
+// not zero, so that a search does not walk over rooms which no bin has.
 class Rooms {
  public:
   explicit Rooms(int64_t rooms) {
@@ -38,7 +38,7 @@ class Rooms {
     }
   }
 
-  // The smallest of at least `room`.
+  // Finds the smallest of at least `room`.
   int64_t next(int64_t room) const {
     auto at = static_cast<size_t>(room);
     for (size_t level = 0; level < levels_.size(); ++level) {
@@ -58,7 +58,7 @@ class Rooms {
   std::vector<std::vector<uint64_t>> levels_;
 };
 
-// Numbers of the pieces by a stable counting sort.
+// Sorts the pieces' numbers by a stable counting sort.
 std::vector<int64_t> longest_first(std::span<const int32_t> lengths, int64_t size) {
   std::vector<int64_t> next(static_cast<size_t>(size) + 1, 0), sorted(lengths.size());
   for (const int32_t length : lengths) ++next[static_cast<size_t>(size - length) + 1];

@@ -107,10 +107,10 @@ std::vector<DatasetFacts> BlendedDataset::datasets() const {
   return all;
 }
 
-std::vector<std::string> BlendedDataset::left_out() const {
+std::vector<std::string> BlendedDataset::of_parts(std::vector<std::string> (SampleSource::*said)() const) const {
   std::vector<std::string> all;
   for (const Part& part : parts_) {
-    const std::vector<std::string> texts = part.source->left_out();
+    const std::vector<std::string> texts = (part.source.get()->*said)();
     all.insert(all.end(), texts.begin(), texts.end());
   }
   return all;

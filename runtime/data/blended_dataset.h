@@ -36,11 +36,13 @@ class BlendedDataset : public SampleSource {
   int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;
   std::vector<DatasetFacts> datasets() const override;
-  std::vector<std::string> left_out() const override;
+  std::vector<std::string> left_out() const override { return of_parts(&SampleSource::left_out); }
+  std::vector<std::string> fullness() const override { return of_parts(&SampleSource::fullness); }
   // Which dataset, and which of its samples.
   std::pair<int64_t, int64_t> part(int64_t sample) const;
 
  private:
+  std::vector<std::string> of_parts(std::vector<std::string> (SampleSource::*said)() const) const;
   std::vector<Part> parts_;
   std::vector<int16_t> dataset_;
   std::vector<int64_t> number_;

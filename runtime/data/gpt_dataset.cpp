@@ -18,23 +18,26 @@ SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& opti
   const std::pair<int64_t, int64_t> range = documents_of_part(data, options);
   std::vector<int32_t> lengths;
   for (int64_t i = range.first; i < range.second; ++i) lengths.push_back(data.length(i));
-  std::string source = data.source();
-  if (!options.split.empty()) source += fmt::format(" (part {} of data.split {})", options.part, options.split);
   return build_sample_index(lengths, static_cast<int32_t>(range.first), options.sequence, options.samples, options.seed,
-                            options.order, source);
+                            options.order, data.source() + part_text(options));
 }
 
 }  // namespace
+
+std::string part_text(const GptDatasetOptions& options) {
+  constexpr const char* names[] = {"training", "validation", "test"};
+  if (options.split.empty()) return "";
+  return fmt::format(" (the {} part of data.split {})", names[options.part], options.split);
+}
 
 std::pair<int64_t, int64_t> documents_of_part(const TokenDocuments& data, const GptDatasetOptions& options) {
   std::pair<int64_t, int64_t> range(0, data.sequences());
   if (!options.split.empty()) range = split_sequences(options.split, data.sequences()).at(options.part);
   if (!options.split.empty() && range.second <= range.first)
     throw core::DataError(
-        fmt::format("{}: data.split {} gives part {} of its {} documents none. Whole documents are given: build the "
-                    "dataset of smaller "
-                    "ones (`zrt data build --documents paragraph`), or hold text out there (`--validation`).",
-                    data.source(), options.split, options.part, data.sequences()));
+        fmt::format("{}{}: none of its {} documents is in that part. Whole documents are given: build the dataset of "
+                    "smaller ones (`zrt data build --documents paragraph`), or hold text out there (`--validation`).",
+                    data.source(), part_text(options), data.sequences()));
   if (range.second > std::numeric_limits<int32_t>::max())
     throw core::DataError(fmt::format("{}: it has {} sequences; Megatron's sample order can number at most {}.",
                                       data.source(), range.second, std::numeric_limits<int32_t>::max()));

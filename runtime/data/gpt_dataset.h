@@ -29,6 +29,8 @@ struct GptDatasetOptions {
 
 // Facts on an opened dataset, of its files and its description.
 DatasetFacts facts_of(const std::string& prefix, const TokenDocuments& data);
+// " (the validation part of data.split 969,30,1)"; "" without a split.
+std::string part_text(const GptDatasetOptions& options);
 // Documents [first, second) of options.split and part. Throws DataError where there is none.
 std::pair<int64_t, int64_t> documents_of_part(const TokenDocuments& data, const GptDatasetOptions& options);
 

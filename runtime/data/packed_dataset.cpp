@@ -15,6 +15,11 @@ namespace {
 
 constexpr int64_t longest_sample = int64_t{1} << 24, most_samples = int64_t{1} << 40;
 
+// "1 sample", "2 samples"; the plural is the word with an s, or is given.
+std::string counted_text(int64_t count, const std::string& one, const std::string& many = "") {
+  return fmt::format("{} {}", count, count == 1 ? one : many.empty() ? one + "s" : many);
+}
+
 }  // namespace
 
 PackedDataset::PackedDataset(const GptDatasetOptions& options)
@@ -31,9 +36,9 @@ PackedDataset::PackedDataset(const GptDatasetOptions& options)
   const std::vector<Piece> all = cut(first, behind);
   if (all.empty())
     throw core::DataError(
-        fmt::format("{}: none of its {} documents has a token that counts behind its first: with data.documents "
-                    "'separate' there is no sample.",
-                    data_->source(), behind - first));
+        fmt::format("{}{}: none of its {} documents has a token behind its first that counts, so there is nothing to "
+                    "learn. Name data of which some do: `zrt data show PREFIX --document 0` shows what counts.",
+                    data_->source(), part_text(options), behind - first));
   NumpyRandom random(options.seed);
   const auto append = [&] { append_epoch(all, options.order == Order::megatron ? &random : nullptr); };
   append();
@@ -145,18 +150,31 @@ void PackedDataset::read(int64_t sample, const SampleRows& to) const {
   if (rest.positions != nullptr) std::fill_n(rest.positions, sequence_ - done, 0);
 }
 
-std::vector<std::string> PackedDataset::left_out() const {
+std::vector<std::string> PackedDataset::fullness() const {
   const auto places = static_cast<double>(counts_.samples * sequence_);
-  std::string text = fmt::format("{}: {} samples of {} tokens hold {} documents; {:.1f} % of their places are padding",
-                                 prefix_, counts_.samples, sequence_, counts_.documents,
-                                 100 * (places - static_cast<double>(counts_.rows)) / places);
+  std::string text =
+      fmt::format("{}: {} of {} tokens hold {}; {:.1f} % of their places are padding", prefix_,
+                  counted_text(counts_.samples, "sample"), sequence_, counted_text(counts_.documents, "document"),
+                  100 * (places - static_cast<double>(counts_.rows)) / places);
   if (counts_.cut > 0)
-    text += fmt::format("; {} documents are longer than a sample and are cut into pieces", counts_.cut);
-  if (counts_.pieces_left_out > 0)
-    text += fmt::format("; {} pieces of these have no token that counts and are left out", counts_.pieces_left_out);
-  if (counts_.without_target > 0)
-    text += fmt::format("; {} documents have no token that counts and are left out", counts_.without_target);
+    text += fmt::format("; {} longer than a sample and cut into pieces",
+                        counted_text(counts_.cut, "document is", "documents are"));
   return {text};
+}
+
+std::vector<std::string> PackedDataset::left_out() const {
+  std::vector<std::string> parts;
+  if (counts_.pieces_left_out > 0)
+    parts.push_back(
+        fmt::format("{} no token that counts and {} left out",
+                    counted_text(counts_.pieces_left_out, "piece of a document has", "pieces of documents have"),
+                    counts_.pieces_left_out == 1 ? "is" : "are"));
+  if (counts_.without_target > 0)
+    parts.push_back(fmt::format("{} no token that counts and {} left out",
+                                counted_text(counts_.without_target, "document has", "documents have"),
+                                counts_.without_target == 1 ? "is" : "are"));
+  if (parts.empty()) return {};
+  return {fmt::format("{}: {}", prefix_, fmt::join(parts, "; "))};
 }
 
 }  // namespace zrt::runtime::data

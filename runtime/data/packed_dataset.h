@@ -35,8 +35,8 @@ class PackedDataset : public SampleSource {
   int64_t counted(int64_t sample) const override;
   SampleOrigin origin(int64_t sample) const override;  // of its first piece
   std::vector<DatasetFacts> datasets() const override { return {facts_of(prefix_, *data_)}; }
-  // Says, too, how much of the samples is padding.
   std::vector<std::string> left_out() const override;
+  std::vector<std::string> fullness() const override;
 
   // Gives those of a sample, in the order in which the epoch has them.
   std::span<const Piece> pieces(int64_t sample) const;

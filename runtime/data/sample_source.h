@@ -44,6 +44,8 @@ class SampleSource {
   virtual std::vector<DatasetFacts> datasets() const = 0;
   // Says what of the data no sample has, a sentence for each dataset that leaves something out.
   virtual std::vector<std::string> left_out() const { return {}; }
+  // Says how full samples are, a sentence for each dataset whose documents are packed.
+  virtual std::vector<std::string> fullness() const { return {}; }
 };
 
 }  // namespace zrt::runtime::data

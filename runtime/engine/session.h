@@ -21,8 +21,8 @@
 namespace zrt::runtime {
 
 // Batches and weights come from outside. All are called from lane threads of several ranks at once; `rank` is the
-// rank's number in the run. The first and the last stage of a pipeline read the same batches, each what it needs of
-// them: their ranks that are equal modulo the ranks of a stage.
+// rank's number in the run. Stages of a pipeline read the same batches, each what it needs of them: the first and the
+// last, or all where samples hold several documents. Ranks that are equal modulo the ranks of a stage do.
 struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, const data::SampleRows& to)> batch;
   decltype(Rank::load) load;

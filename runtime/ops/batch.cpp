@@ -23,9 +23,9 @@ void run_load_batch(const OpCall& call) {
     const auto any = std::find_if(roles.begin(), roles.end(), [&](Role role) { return call.find(role) != nullptr; });
     const uint64_t rows = call.bytes(*call.find(*any)) / sizeof(int32_t);
     std::vector<int32_t> not_needed;  // of a batch whose other parts other stages of a pipeline read
-    if (!to.tokens || !to.targets) not_needed.resize(rows);
+    if (!to.tokens || !to.targets) not_needed.resize(2 * rows);
     if (!to.tokens) to.tokens = not_needed.data();
-    if (!to.targets) to.targets = not_needed.data();
+    if (!to.targets) to.targets = not_needed.data() + rows;
     call.rank.batch(call.op.microbatch.at(call.iteration), to);
     if (to.positions) check_positions(to.positions, static_cast<int64_t>(rows), call.rank.layout->sequence);
     return;
@@ -63,10 +63,10 @@ void check_batch(const models::Model& model, const data::SampleRows& batch, int6
 void check_positions(const int32_t* positions, int64_t rows, int64_t T) {
   for (int64_t i = 0; i < rows; ++i) {
     if (positions[i] == 0 || (i % T > 0 && positions[i] == positions[i - 1] + 1)) continue;
-    throw core::DataError(
-        fmt::format("A batch holds position {} at row {}. Positions count up from 0 in each document, and a sample "
-                    "begins with 0; legal here are 0{}.",
-                    positions[i], i, i % T > 0 ? fmt::format(" and {}", positions[i - 1] + 1) : ""));
+    throw core::DataError(fmt::format(
+        "A batch has position {} at place {} of its sample {}, where {} legal: positions count up from 0 "
+        "in each document, and a sample begins with one. Whatever fills the batch counts otherwise.",
+        positions[i], i % T, i / T, i % T > 0 ? fmt::format("0 and {} are", positions[i - 1] + 1) : "0 alone is"));
   }
 }
 

@@ -46,8 +46,8 @@ struct Rank {
   offload::PacedLink *up = nullptr, *down = nullptr;  // to the device tier and from it
   const Control* control = nullptr;                   // in the arena; set by the executor
 
-  // Fills micro_batch × sequence tokens and targets of one microbatch of the current step. A negative target is not
-  // counted. Called on the to_device lane.
+  // Fills micro_batch × sequence tokens, targets and, unless they are null, positions of one microbatch of the current
+  // step. A negative target is not counted. Targets are null in decoding. Called on the to_device lane.
   std::function<void(uint32_t microbatch, const data::SampleRows& to)> batch;
   // Fills elements [begin, begin + out.size()) of a logical tensor, for the `load` program: a parameter, by its name,
   // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.

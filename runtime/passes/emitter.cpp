@@ -29,8 +29,9 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
   const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
   const uint32_t first = std::max(alive.front().first, alive.front().batches);
   if (begins) tokens_ = add("tokens", Category::staging, rows * 4, first);
-  // A stage that needs positions loads its batch once, for all its chunks.
-  const uint32_t of_targets = shape_.documents ? first : alive.back().batches;
+  // A stage of a pipeline that needs positions loads its batch once, for all its chunks.
+  const bool together = shape_.documents && layout.stage.pipelined();
+  const uint32_t of_targets = together ? first : alive.back().batches;
   if (ends && mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, of_targets);
   if (shape_.documents) positions_ = add("positions", Category::staging, rows * 4, first);
   if (layout.device != core::DeviceKind::cpu && (begins || ends || shape_.documents)) {

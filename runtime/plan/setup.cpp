@@ -27,22 +27,30 @@ namespace zrt::runtime {
 
 namespace {
 
-void check(const char* key, int64_t value, int64_t most) {
+void check(const char* key, int64_t value, int64_t most, const std::string& advice) {
   if (value <= most) return;
-  throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. Choose a smaller number.", key, value, most));
+  throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. {}", key, value, most, advice));
 }
 
 }  // namespace
 
 void check_sizes(const Config& config) {
-  check("model.layers", config.model.layers, 2048);
-  check("gradient_accumulation_steps", config.batch.accumulation, 1 << 16);
-  check("train_micro_batch_size_per_gpu", config.batch.micro, (int64_t{1} << 31) / config.model.sequence);
+  const BatchConfig& batch = config.batch;
+  check("gradient_accumulation_steps", batch.accumulation, 1 << 16,
+        fmt::format("It is train_batch_size ({}) divided by train_micro_batch_size_per_gpu ({}) and {} data-parallel "
+                    "rank{}: lower the first, or raise one of the others.",
+                    batch.train, batch.micro, config.mesh.data(), config.mesh.data() == 1 ? "" : "s"));
+  check("train_micro_batch_size_per_gpu", batch.micro, (int64_t{1} << 31) / config.model.sequence,
+        fmt::format("A microbatch has at most 2^31 tokens, and model.sequence is {}. Lower it or train_batch_size "
+                    "({}), or raise gradient_accumulation_steps ({}).",
+                    config.model.sequence, batch.train, batch.accumulation));
 }
 
 void check_run(const Config& config) {
   check_sizes(config);
-  check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
+  check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train,
+        fmt::format("A run reads at most 2^31 samples, and train_batch_size is {}. Lower one of the two.",
+                    config.batch.train));
 }
 
 void use_kernel_table(const Config& config) {

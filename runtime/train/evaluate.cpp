@@ -12,13 +12,28 @@
 
 namespace zrt::runtime {
 
-EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Model& model) {
+namespace {
+
+// A loss over no token is none.
+void require_counted(const EvalSet& set) {
+  for (int64_t sample = 0; sample < set.source->size(); ++sample) {
+    if (set.source->counted(sample) > 0) return;
+  }
+  throw core::DataError(fmt::format(
+      "{}: none of its tokens counts, so there is no held-out loss. Name data of which some do, such as conversations "
+      "with answers.",
+      set.prefix));
+}
+
+}  // namespace
+
+EvalData open_eval_data(const std::vector<DataSource>& sources, data::DocumentUse documents,
+                        const models::Model& model) {
   EvalData sets;
   std::vector<std::string> prefixes;
   prefixes.reserve(sources.size());
   for (const DataSource& from : sources) prefixes.push_back(from.prefix);
-  const bool padded = std::any_of(sources.begin(), sources.end(),
-                                  [](const DataSource& from) { return from.documents != data::DocumentUse::joined; });
+  const bool padded = documents != data::DocumentUse::joined;
   const auto made_by = padded ? data::common_tokenizer(prefixes, model.vocab) : std::nullopt;
   const int32_t padding = made_by ? data::open_tokenizer(*made_by)->eod() : 0;
   for (const DataSource& from : sources) {
@@ -28,9 +43,10 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
     options.vocabulary = model.vocab;
     options.order = data::Order::sequential;
     options.split = from.split, options.part = from.part;
-    options.documents = from.documents, options.padding = padding;
+    options.documents = documents, options.padding = padding;
     EvalSet set{masked(data::open_samples(options), model, prefixes, 0), data::read_meta(from.prefix), from.prefix,
                 from.language};
+    require_counted(set);
     const std::string said = set.meta ? set.meta->language : "";
     if (set.language.empty()) set.language = said;
     if (!said.empty() && set.language != said) {

@@ -46,9 +46,13 @@ void NumericGuard::over(int64_t step, bool saved) {
   if (skips_.in_row() == 0) {
     // A dynamic loss scale that never came down far enough.
     if (session_.executor(0).control().persistent.progress[0].updates == 0) {
+      const bool scaled = session_.stage(0).layout.compute == core::DType::f16;
       warn_(
-          "the run ends without an update: every step was skipped, and its weights are those of the start. Lower "
-          "fp16.initial_scale_power, take more steps, or look at which tokens of the data count");
+          fmt::format("the run ends without an update: every step was skipped, and its weights are those of the "
+                      "start. {}",
+                      scaled ? "Lower fp16.initial_scale_power, take more steps, or look at which tokens of the data "
+                               "count"
+                             : "Look at which tokens of the data count (`zrt data show PREFIX --document 0`)"));
     }
     return;
   }

@@ -78,9 +78,10 @@ void require_same_model(const Config& config, const Reader& reader) {
     const bool stretches = found.value("rope_scaling.rope_type", Json()) == "dynamic";
     const bool starts_anew = reader.plain() || config.run.load_module_only || reader.manifest().step == 0;
     if (starts_anew && key == "sequence" && (wanted[key] < value || stretches)) continue;
-    differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
-                                      reader.plain() && reader.base().empty() ? "its config.json" : "it",
-                                      value.dump()));
+    const bool longer = starts_anew && key == "sequence";
+    differences.push_back(fmt::format("model.{} is {} but {} has {}{}", key, wanted[key].dump(),
+                                      reader.plain() && reader.base().empty() ? "its config.json" : "it", value.dump(),
+                                      longer ? ", which is the most that is legal" : ""));
   }
   // Weights fit either way: those of a dense model, or taken alone, may start another pattern. A run that goes on must
   // not change what its layers attend to.
@@ -114,6 +115,13 @@ std::string place_in_files(const Reader& reader, const std::string& name) {
   return tensor == name ? "" : fmt::format(" ('{}' in the files)", tensor);
 }
 
+// Learned positions are a row for each place of a sample, so that samples of another length need another tensor.
+std::string why_longer(const std::string& name, const std::vector<int64_t>& wanted, const std::vector<int64_t>& found) {
+  const bool learned = name == "wpe.weight" || name.ends_with("position_embeddings.weight");
+  if (!learned || wanted.size() != 2 || found.size() != 2 || wanted[1] != found[1]) return "";
+  return fmt::format(": it has a row for each position that the model has learned. Set model.sequence to {}", found[0]);
+}
+
 void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, const std::string& name,
                     const std::vector<int64_t>& shape) {
   if (set && set->has(name) && set->shape(name) == shape) return;
@@ -121,7 +129,8 @@ void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, cons
       fmt::format("{}: the model needs tensor '{}'{} of shape [{}]; {}", reader.folder().string(), name,
                   place_in_files(reader, name), fmt::join(shape, ", "),
                   !set || !set->has(name) ? "there is no such tensor"
-                                          : fmt::format("it is [{}]", fmt::join(set->shape(name), ", ")))));
+                                          : fmt::format("it is [{}]{}", fmt::join(set->shape(name), ", "),
+                                                        why_longer(name, shape, set->shape(name))))));
 }
 
 // Names of all tensors of a unit, on whatever rank they lie.

@@ -68,7 +68,7 @@ bool same_order(const data::SampleSource& a, const data::SampleSource& b, int64_
 std::optional<EvalData> open_validation_data(const Config& config, const models::Model& model) {
   if (config.data.validation.empty()) return std::nullopt;
   const char* key = config.data.validation.front().split.empty() ? "data.validation" : "data.split";
-  return open_of(key, [&] { return open_eval_data(config.data.validation, model); });
+  return open_of(key, [&] { return open_eval_data(config.data.validation, config.data.documents, model); });
 }
 
 }  // namespace zrt::runtime

@@ -69,7 +69,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   const bool rounded = needed > planned && config_.run.samples > 0 && config_.run.samples <= planned;
   if (rounded) planned_samples_ = planned;
   source_ = open_train_data(config_, model_, planned_samples_);
-  for (const std::string& text : source_->left_out()) warn("data.train: " + text);
+  tell_of(*source_, "data.train: ");
   if (rounded) {
     source_ = rounded_up(source_, planned, needed);
   } else if (needed > planned && !same_order(*open_train_data(config_, model_, planned), *source_, planned)) {
@@ -82,6 +82,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   ahead_ = std::make_unique<data::ReadAhead>(source_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   validation_ = open_validation_data(config_, model_);
+  for (const EvalSet& set : validation_.value_or(EvalData{})) tell_of(*set.source, "held out: ");
   data_ = data_json(config_, model_, *source_, validation_);
   if (resumed) {
     const checkpoint::Json before = resumed->manifest().made_by.value("data", checkpoint::Json());
@@ -192,7 +193,7 @@ void Training::beat() {
   out_.touch("heartbeat");
 }
 
-// Both ends of a pipeline read a batch, of which the first tells.
+// Several stages of a pipeline read a batch, of which the first tells.
 void Training::read_batch(int rank, uint32_t microbatch, const data::SampleRows& to) {
   if (rank == 0) beat();
   if (filler_) return filler_(rank, microbatch, to);

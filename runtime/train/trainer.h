@@ -30,6 +30,7 @@ struct TrainHooks {
   std::function<void(const SaveOutcome& outcome)> saved;
   // After the step, before the life of layers of their own is planned: how many shared their parameters, by group.
   std::function<void(int64_t step, const std::vector<int64_t>& groups)> delinked;
+  std::function<void(const std::string& text)> tell;  // hears facts on what the run reads
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
   std::function<uint32_t()> requests;
@@ -66,7 +67,8 @@ struct EvalSet {
 using EvalData = std::vector<EvalSet>;
 // Throws ConfigError when a dataset says another language than `sources`. What is masked is the same in every
 // evaluation.
-EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Model& model);
+EvalData open_eval_data(const std::vector<DataSource>& sources, data::DocumentUse documents,
+                        const models::Model& model);
 
 // Mean losses over the datasets, one after the other as if each were alone: every sample once whatever the number of
 // ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must

@@ -56,6 +56,13 @@ class Training {
   TrainResult nothing_to_do();
   std::optional<Evaluation> evaluate_now(int64_t limit);  // nothing where it was cut short
   void read_batch(int rank, uint32_t microbatch, const data::SampleRows& to);
+  // Says how full samples are, and warns of what they leave out.
+  void tell_of(const data::SampleSource& source, const char* which) const {
+    for (const std::string& text : source.fullness()) {
+      if (hooks_.tell) hooks_.tell(which + text);
+    }
+    for (const std::string& text : source.left_out()) warn(which + text);
+  }
   void beat();
   void warn(const std::string& text) const {
     if (hooks_.warn) hooks_.warn(text);

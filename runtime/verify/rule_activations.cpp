@@ -71,7 +71,7 @@ void ActivationRule::read() {
   }
 }
 
-// Where samples hold several documents a block that does not know where they begin would attend to all of them.
+// A block that does not know where the documents of a sample begin would attend to all of them.
 void ActivationRule::require_positions(const Op& op) const {
   if (!walk_.layout.documents || !runs_block(op.kind) || op.kind == OpKind::decode) return;
   if (op.half == models::Half::weight || !walk_.layout.model->blocks[op.block]->reads_positions()) return;

@@ -50,6 +50,11 @@ TEST_CASE("documents in heads of the widths in use match naive fp64 attention") 
   check(shape_of(1, 330, 4, 2, width, type), positions_of({200}, 330));
 }
 
+TEST_CASE("a document of more tiles than a warp has lanes is seen to its end, and so are many units") {
+  check(shape_of(1, 2240, 1, 1, 64, DType::bf16), positions_of({2150, 90}, 2240));
+  check(shape_of(1, 700, 1, 1, 32, DType::bf16, 0.25f), positions_of({620, 80}, 700));
+}
+
 TEST_CASE("documents match naive fp64 attention in windows, in sparse patterns and with capped scores") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   using Kind = AttentionPattern::Kind;

@@ -71,7 +71,10 @@ TEST_CASE("a model that came from a folder reads held-out conversations as data.
 TEST_CASE("packed conversations have the held-out loss that they have one by one, on a pipeline's stages, too") {
   const Folder folder("chat_packed");
   std::string lines = chats(3);
-  for (int i = 4; i < 40; ++i) lines += R"({"prompt": "say )" + std::to_string(i * i) + R"(", "completion": "no"})" "\n";
+  for (int i = 4; i < 40; ++i)
+    lines += R"({"prompt": "say )" + std::to_string(i * i) +
+             R"(", "completion": "no"})"
+             "\n";
   folder.write("chats.jsonl", lines);
   REQUIRE(run_zrt("data build --chat " + model + " --out " + (folder / "x") + " " + (folder / "chats.jsonl")).code ==
           0);
@@ -91,10 +94,11 @@ TEST_CASE("packed conversations have the held-out loss that they have one by one
   folder.write("run.json", R"({"train_batch_size": 2, "optimizer": {"type": "AdamW", "params": {"lr": 0}},
     "run": {"steps": 1, "seed": 1}})");
   for (const char* mesh : {"1", "2 --set parallel.pipeline=2"}) {
-    const Result run = run_zrt("train " + (folder / "run.json") + " --ranks " + mesh + " --resume " + model + " --out " +
-                               (folder / ("run" + std::string(1, mesh[0]))) +
-                               " --set model.sequence=96 --set data.documents=separate --set data.train=" +
-                               (folder / "x") + " --set data.validation=" + (folder / "x"));
+    const Result run =
+        run_zrt("train " + (folder / "run.json") + " --ranks " + mesh + " --resume " + model + " --out " +
+                (folder / ("run" + std::string(1, mesh[0]))) +
+                " --set model.sequence=96 --set data.documents=separate --set data.train=" + (folder / "x") +
+                " --set data.validation=" + (folder / "x"));
     INFO(run.text);
     REQUIRE(run.code == 0);
     CHECK_THAT(run.text, Catch::Contains("of their places are padding"));

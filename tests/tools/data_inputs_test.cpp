@@ -199,7 +199,7 @@ TEST_CASE("one dataset is cut by its documents into a part for training and one 
   CHECK(contains(
       require(run_zrt("train " + (folder / "c.json") + " --out " + (folder / "none") + " --set data.split=999999,1"),
               1),
-      "gives part 1 of its 300 documents none"));
+      "(the validation part of data.split 999999,1): none of its 300 documents is in that part"));
   CHECK(contains(require(run_zrt("train " + (folder / "c.json") + " --out " + (folder / "none") +
                                  " --set data.validation=" + (folder / "x")),
                          2),

@@ -32,7 +32,6 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   if (values.count("data")) {
     sources.clear();
     for (const std::string& prefix : values["data"].as<std::vector<std::string>>()) sources.push_back({1, prefix, ""});
-    for (runtime::DataSource& source : sources) source.documents = config.data.documents;
   }
   if (sources.empty())
     throw core::UsageError("the run has no data.validation nor data.split; name a dataset with --data PREFIX");
@@ -54,7 +53,11 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   }
 
   const models::Model model = config.model.make();
-  const runtime::EvalData data = runtime::open_eval_data(sources, model);
+  const runtime::EvalData data = runtime::open_eval_data(sources, config.data.documents, model);
+  for (const runtime::EvalSet& set : data) {
+    if (!transport.leads()) break;
+    for (const std::string& text : set.source->left_out()) std::cerr << "warning: " << core::printable(text) << '\n';
+  }
   runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}},
                              runtime::session_options(config).timeout);
   runtime::BatchFiller filler;

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <string>
+#include <system_error>
 
 #include "comm/launch.h"
 #include "core/error.h"
@@ -41,13 +43,25 @@ int run_ranks(comm::Transport& transport, const std::function<int()>& body) {
   }
 }
 
+namespace {
+
+std::string text_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "the machine's memory is exhausted outside the arenas; use a smaller model or batch";
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    return "the system starts no more threads (Resource temporarily unavailable). Every rank has some, each with "
+           "address space for its stack: raise the limits (`ulimit -u`, `ulimit -v`, a container's number of "
+           "processes), or use fewer ranks";
+  }
+  return core::printable_lines(error.what());
+}
+
+}  // namespace
+
 int report_error(const std::exception& error) {
   const auto* known = dynamic_cast<const core::Error*>(&error);
-  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  std::cerr << "zrt: error: "
-            << (memory ? "the machine's memory is exhausted outside the arenas; use a smaller model or batch"
-                       : core::printable_lines(error.what()))
-            << std::endl;
+  std::cerr << "zrt: error: " << text_of(error) << std::endl;
   return known ? known->exit_code() : 1;
 }
 

@@ -67,6 +67,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   };
   hooks.delinked = [&](int64_t step, const std::vector<int64_t>& groups) { reporter.delinked(step, groups); };
   hooks.saved = [&](const runtime::SaveOutcome& outcome) { reporter.saved(outcome); };
+  hooks.tell = [](const std::string& text) { std::cerr << core::printable(text) << '\n'; };
   hooks.warn = [&](const std::string& text) { reporter.warn(text); };
   const runtime::TrainResult result = runtime::train(config, hooks, transport);
   reporter.end_line();

@@ -108,7 +108,7 @@ bool follows_documents(const AttentionShape& s) {
   return s.documents && (s.pattern.window > 0 || !s.pattern.sparse());
 }
 
-// Tiles over 64, 128, … keys, and over as many of the last, shorter tile's and the end of the sequence.
+// Makes tiles over 64, 128, … keys, and for the last, shorter tile of a sequence over as many and its own.
 std::vector<AttentionTile> sizes_of_tiles(const AttentionShape& s) {
   const int64_t whole = s.T / document_tile, rest = s.T % document_tile, window = s.pattern.window;
   // A window's first key lies up to 63 keys behind the multiple of 64 that the tile begins at.

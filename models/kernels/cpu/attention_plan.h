@@ -30,7 +30,7 @@ struct AttentionTile {
 };
 
 struct AttentionPlan {
-  // Where samples hold documents and the pattern is dense or a window: one of each size, for document_tiles().
+  // They cover a sample; where tiles follow its documents there is one of each size, for document_tiles().
   std::vector<AttentionTile> tiles;
   uint64_t scratch = 0;   // bytes, of the products
   uint64_t strip = 0;     // elements of the largest strip of scores
@@ -42,8 +42,8 @@ struct AttentionPlan {
 using AttentionPlans = std::vector<AttentionPlan>;
 std::shared_ptr<const AttentionPlans> attention_plans(const AttentionShape& shape, bool backward);
 
-// Where tiles follow the documents of a sample: those of the sample, each over the keys from the begin of its first
-// query's document on. Empty where the plan has them.
+// Makes the tiles of a sample whose documents they follow, each over the keys from the begin of its first query's
+// document on. Empty where the plan's own cover all samples.
 std::vector<AttentionTile> document_tiles(const AttentionPlan& plan, const AttentionShape& shape, int64_t sample);
 
 }  // namespace zrt::models::cpu

@@ -38,7 +38,7 @@ struct AttentionArgs {
     const int first = pattern.first_key(query);
     return positions == nullptr ? first : max(first, document_start(b, query));
   }
-  // Of queries behind the end it is that of the last one. It never falls from one query to the next.
+  // Queries behind the end have that of the last one. It never falls from one query to the next.
   __device__ int document_start(int b, int query) const {
     const int at = min(query, T - 1);
     return at - positions[int64_t{b} * T + at];

@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(group_threads, halves == 1 ? (documents ? 3 : 
                       [&](int r) { return r < a.T - warp_first ? to + r * row : nullptr; });
 }
 
-// How many tiles of queries from `first` on hold one whose document begins at `last_key` or before. All threads of a
-// warp call it.
+// Counts the tiles of queries from `first` on that hold one whose document begins at `last_key` or before. All threads
+// of a warp call it.
 __device__ int query_tiles(const AttentionArgs& a, int b, int first, int last_key) {
   int tiles = 0;
   for (int begin = 0;; begin += 32) {

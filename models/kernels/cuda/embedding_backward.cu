@@ -3,6 +3,7 @@
 // in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows. Rows with
 // tokens of other ranks keep their places, so that sums have the same bits however the vocabulary is cut.
 #include "core/cuda/launch.cuh"
+#include "core/device.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/cuda/gradient.cuh"
@@ -189,8 +190,12 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                        space.heads,
                        space.tails};
     if (dwte.data != nullptr) {
-      sort_by_token(tokens, rows, shape.first_token, shape.V, space.sort);
-      core::cuda::launch(sum_tiles<T>, dim3(blocks_for(rows, tile), across), block, 0, args);
+      // A rank that shares rows with others may have none of its own.
+      if (rows == 0) core::fill_bytes(space.sort.starts, 0, static_cast<uint64_t>(shape.V + 1) * sizeof(int32_t));
+      if (rows > 0) {
+        sort_by_token(tokens, rows, shape.first_token, shape.V, space.sort);
+        core::cuda::launch(sum_tiles<T>, dim3(blocks_for(rows, tile), across), block, 0, args);
+      }
       core::cuda::launch(finish_tokens<T>, dim3(static_cast<unsigned>(shape.V), across), block, 0, args);
     }
     if (dwpe.data == nullptr) return;

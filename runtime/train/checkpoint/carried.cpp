@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/lfs_pointer.h"
 #include "core/printable.h"
 
 namespace zrt::runtime::checkpoint {
@@ -38,10 +39,8 @@ void read_file(const fs::path& folder, const std::string& name, const std::funct
   if (const uint64_t bytes = fs::file_size(path); bytes > largest_file) {
     return leave(fmt::format("it has {} bytes, and files that go with a model have {} at most", bytes, largest_file));
   }
-  std::string text = core::read_text(path, largest_file);
-  if (text.starts_with("version https://git-lfs")) {
-    return leave("it is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`");
-  }
+  std::string text = core::read_bytes(path, largest_file);
+  if (core::is_lfs_pointer(text)) return leave(fmt::format("it {}", core::lfs_pointer_reason));
   files[name] = std::move(text);
 }
 

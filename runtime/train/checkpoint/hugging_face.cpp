@@ -12,6 +12,7 @@
 #include "core/printable.h"
 #include "models/hugging_face.h"
 #include "runtime/train/checkpoint/expert_layout.h"
+#include "runtime/train/checkpoint/foreign_folder.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -130,6 +131,7 @@ Reader open_hugging_face(const fs::path& folder, const std::function<void(const 
   if (!fs::is_directory(folder)) refuse_folder(folder, "is no folder");
   const fs::path config = folder / "config.json";
   if (!fs::exists(config)) {
+    refuse_foreign(folder);
     refuse_folder(folder, "has no config.json, which says what model the weights are of; copy it from where they came");
   }
   if (fs::exists(folder / adapter_name)) {

@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/lfs_pointer.h"
 #include "core/printable.h"
 #include "runtime/train/checkpoint/strict_json.h"
 
@@ -151,13 +152,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   if (file_.bytes() < 8)
     refuse_file(path.string(), fmt::format("has {} bytes; a safetensors file has 8 or more", file_.bytes()));
   file_.read(0, &length, sizeof length);
-  constexpr std::string_view pointer = "version https://git-lfs";
-  std::string begin(std::min<uint64_t>(pointer.size(), file_.bytes()), '\0');
+  std::string begin(std::min<uint64_t>(core::lfs_pointer_begin.size(), file_.bytes()), '\0');
   file_.read(0, begin.data(), begin.size());
-  if (begin == pointer) {
-    refuse_file(path.string(),
-                "is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`");
-  }
+  if (core::is_lfs_pointer(begin)) refuse_file(path.string(), std::string(core::lfs_pointer_reason));
   if (length > max_header_bytes || length > file_.bytes() - 8) {
     refuse_file(path.string(),
                 fmt::format("says that its header has {} bytes; the file has {} and the format allows {}", length,

@@ -323,12 +323,12 @@ TEST_CASE("data.documents is of all datasets, of those that data.split makes, to
   for (const DocumentUse use : {DocumentUse::joined, DocumentUse::alone, DocumentUse::separate}) {
     const std::string key = std::string("data.documents=") + data::name_of(use);
     const auto split = parsed("", {"data.train=a", "data.split=0.5", key}).data;
-    CHECK((split.train.at(0).documents == use && split.validation.at(0).documents == use && split.documents == use));
+    CHECK(split.documents == use);
     const auto two = parsed("", {R"(data.train=[[1, "a"], [2, "b"]])", "data.validation=c", key}).data;
-    CHECK((two.train.at(1).documents == use && two.validation.at(0).documents == use));
+    CHECK(two.documents == use);
     CHECK(parsed("", {key}).data.documents == use);
   }
-  CHECK(parsed("", {"data.train=a"}).data.train.at(0).documents == DocumentUse::joined);
+  CHECK(parsed("", {"data.train=a"}).data.documents == DocumentUse::joined);
   CHECK_THROWS_AS(parsed("", {"data.train=a", "data.documents=each"}), zrt::core::ConfigError);
   for (const char* use : {"alone", "separate"})
     CHECK_THROWS_AS(parsed("", {"data.train=a", std::string("data.documents=") + use, "model.preset=bert-tiny"}),

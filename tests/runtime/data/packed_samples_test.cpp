@@ -84,9 +84,9 @@ TEST_CASE("documents share a sample, in the order of the file, and their positio
   CHECK(read(data, 2) == Sample{{11, 12, 13, 14}, {12, 13, 14, 15}, {0, 1, 2, 3}});
   CHECK((data.counted(0) == 2 && data.counted(1) == 4 && data.counted(2) == 4));
   CHECK((data.origin(1).document == 2 && data.origin(1).offset == 0));
-  CHECK(data.left_out() == std::vector<std::string>{
-                               (folder / "x") + ": 3 samples of 4 tokens hold 4 documents; 16.7 % of their places are "
-                                                "padding; 2 documents have no token that counts and are left out"});
+  CHECK(data.fullness() ==
+        std::vector{(folder / "x") + ": 3 samples of 4 tokens hold 4 documents; 16.7 % of their places are padding"});
+  CHECK(data.left_out() == std::vector{(folder / "x") + ": 2 documents have no token that counts and are left out"});
   for (const int64_t number : {-1, 3}) {
     CHECK_THROWS_AS(data.origin(number), DataError);
     CHECK_THROWS_AS(data.counted(number), DataError);
@@ -104,10 +104,10 @@ TEST_CASE("a document that is longer than a sample is cut into pieces which begi
   CHECK(read(data, 3) == Sample{{20, 21, 22}, {21, 22, 23}, {0, 1, 2}});
   CHECK(read(data, 4) == Sample{{23, 24, 25}, {24, 25, 26}, {0, 1, 2}});
   CHECK((data.origin(2).document == 0 && data.origin(2).offset == 6));
-  CHECK(data.left_out() ==
-        std::vector<std::string>{
-            (folder / "x") + ": 5 samples of 3 tokens hold 3 documents; 0.0 % of their places are padding; 2 documents "
-                             "are longer than a sample and are cut into pieces"});
+  CHECK(data.fullness() ==
+        std::vector{(folder / "x") + ": 5 samples of 3 tokens hold 3 documents; 0.0 % of their places are padding; 2 "
+                                     "documents are longer than a sample and cut into pieces"});
+  CHECK(data.left_out().empty());
 }
 
 TEST_CASE("an epoch has every target of every document once, and no document goes on behind another", "[data]") {
@@ -237,16 +237,17 @@ TEST_CASE("pieces without a target that counts are left out, and of others those
   test::write_counted(folder / "x", 60000, {{1, 2, 3, 4, 5, 6, 7}, {10, 11, 12}, {20, 21}, {30, 31, 32}},
                       {{1, 0, 0, 0, 1, 0, 1}, {1, 0, 0}, {0, 1}, {1, 1, 0}});
   const PackedDataset data(in_order(separate(folder / "x", 3)));
-  // Of the first document its first three targets do not count, of the second none does.
+  // The first three targets of the first document do not count, nor does any of the second.
   REQUIRE(data.size() == 2);
   CHECK(read(data, 0) == Sample{{4, 5, 6}, {5, none, 7}, {0, 1, 2}});
   CHECK(read(data, 1) == Sample{{20, 30, 31}, {21, 31, none}, {0, 0, 1}});
   CHECK((data.counted(0) == 2 && data.counted(1) == 2));
+  CHECK(data.fullness() ==
+        std::vector{(folder / "x") + ": 2 samples of 3 tokens hold 3 documents; 0.0 % of their places are padding; 1 "
+                                     "document is longer than a sample and cut into pieces"});
   CHECK(data.left_out() ==
-        std::vector<std::string>{
-            (folder / "x") + ": 2 samples of 3 tokens hold 3 documents; 0.0 % of their places are padding; 1 documents "
-                             "are longer than a sample and are cut into pieces; 1 pieces of these have no token that "
-                             "counts and are left out; 1 documents have no token that counts and are left out"});
+        std::vector{(folder / "x") + ": 1 piece of a document has no token that counts and is left out; 1 document has "
+                                     "no token that counts and is left out"});
 }
 
 TEST_CASE("what counts in a packed sample is as many as its targets, in blends too", "[data]") {
@@ -291,9 +292,9 @@ TEST_CASE("what cannot be packed is refused", "[data]") {
   test::write_counted(folder / "none", 60000, {{1, 2, 3, 4}}, {{1, 0, 0, 0}});
   test::write_dataset(folder / "x", 60000, {{1, 2, 3}});
   CHECK(contains(error_of<DataError>([&] { PackedDataset data(separate(folder / "short", 4)); }),
-                 "short.bin: none of its 3 documents has a token that counts behind its first"));
+                 "short.bin: none of its 3 documents has a token behind its first that counts"));
   CHECK(contains(error_of<DataError>([&] { PackedDataset data(separate(folder / "none", 4)); }),
-                 "none of its 1 documents has a token that counts behind its first"));
+                 "none of its 1 documents has a token behind its first that counts"));
   for (const int64_t sequence : {int64_t{0}, (int64_t{1} << 24) + 1})
     CHECK(contains(error_of<core::ConfigError>([&] { PackedDataset data(separate(folder / "x", sequence)); }),
                    "legal are 0 or more of 1 to 2^24"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "catch.h"
+#include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/pipeline.h"

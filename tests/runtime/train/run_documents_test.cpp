@@ -116,8 +116,8 @@ TEST_CASE("separate documents share samples in training and evaluation, and say 
     if (sample.tokens.back() == 256 && sample.positions.back() == 0) ++padded;
   }
   CHECK(padded > 0);
-  REQUIRE(source->left_out().size() == 1);
-  CHECK_THAT(source->left_out()[0], Catch::Contains("samples of 32 tokens hold 20 documents; ") &&
+  REQUIRE(source->fullness().size() == 1);
+  CHECK_THAT(source->fullness()[0], Catch::Contains("samples of 32 tokens hold 20 documents; ") &&
                                         Catch::Contains("% of their places are padding"));
 
   options.prefix = data / "held", options.samples.reset(), options.order = data::Order::sequential;
