@@ -45,9 +45,8 @@ TEST_CASE("tokens of a document attend to it alone, wherever it begins", "[chips
 
 TEST_CASE("documents in heads of the widths in use match naive fp64 attention") {
   const DType type = GENERATE(DType::bf16, DType::f16);
-  const int64_t width = GENERATE(64, 80, 96, 128);
-  check(shape_of(1, 330, 4, 2, width, type), positions_of({100, 28, 130, 40}, 330));
-  check(shape_of(1, 330, 4, 2, width, type), positions_of({200}, 330));
+  const int64_t width = GENERATE(64, 80, 128);
+  check(shape_of(1, 330, 2, 1, width, type), positions_of({100, 28, 130, 40}, 330));
 }
 
 TEST_CASE("a document of more tiles than a warp has lanes is seen to its end, and so are many units") {
