@@ -48,6 +48,7 @@ void rename(Tree& tree, json& section, const std::string& from, const std::strin
     it = lines.erase(it);
   }
   lines.insert(moved.begin(), moved.end());
+  tree.written[to] = from;
   for (Applied& set : tree.applied) {
     if (covers(from, set.path)) set.path = to + set.path.substr(from.size());
   }
@@ -193,11 +194,15 @@ From Tree::origin(std::string_view path) const {
 }
 
 std::string Tree::place(std::string_view path) const {
+  const auto other = written.find(std::string(path));
   for (auto set = applied.rbegin(); set != applied.rend(); ++set) {
-    if (covers(set->path, path)) return set->option == "--set" ? "--set " + printable(set->path) : set->option;
+    if (!covers(set->path, path)) continue;
+    const std::string& named = other != written.end() && set->path == path ? other->second : set->path;
+    return set->option == "--set" ? "--set " + printable(named) : set->option;
   }
   const auto line = document.lines.find(std::string(path));
-  return line == document.lines.end() ? document.name : document.name + ":" + std::to_string(line->second);
+  return (line == document.lines.end() ? document.name : document.name + ":" + std::to_string(line->second)) +
+         (other == written.end() ? "" : ", as " + other->second);
 }
 
 int Tree::line(std::string_view path) const {

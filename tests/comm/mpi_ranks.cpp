@@ -151,6 +151,12 @@ void run(const std::string& what, Transport& transport) {
   if (what == "unequal") {
     require_equal(transport, "the kernel table", rank == 1 ? "a" : "b", milliseconds(120000));
   }
+  if (what == "unequal_key") {
+    const std::string value = rank == 2 ? "3" : "2";
+    require_equal(transport, "the configuration",
+                  "{\"train_batch_size\":8,\"zero_optimization\":{\"stage\":" + value + ",\"overlap_comm\":true}}",
+                  milliseconds(120000));
+  }
   if (what == "early" && rank == 1) throw core::DataError("rank 1 cannot read its file");
   auto dp = transport.make_group("dp", milliseconds(what == "stop" || what == "late" ? 5000 : 120000));
   float x = 1;

@@ -85,6 +85,9 @@ TEST_CASE("calls that differ between processes are named") {
 
 TEST_CASE("what must be equal and is not ends all") {
   check_failure("unequal", 3, {"the kernel table differs between process 0", "and process 1"});
+  check_failure("unequal_key", 3,
+                {"the configuration differs between process 0 (\"zero_optimization\":{\"stage\":2) and process 2 "
+                 "(\"zero_optimization\":{\"stage\":3)"});
 }
 
 TEST_CASE("a stopped rank is named, with the last calls of all") {

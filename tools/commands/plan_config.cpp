@@ -26,7 +26,9 @@ runtime::Config folder_config(const std::string& folder, const po::variables_map
                         {"model", {{"from", folder}}}};
   std::string sequence = "samples as long as the model allows";
   const auto found = runtime::configuration::read_model_folder(folder);
-  if (found.keys.at("model.sequence").get<int64_t>() > usual_sequence) {
+  const auto length = found.keys.find("model.sequence");  // of another type it is refused with the other keys
+  if (length != found.keys.end() && length->second.is_number_integer() &&
+      length->second.get<int64_t>() > usual_sequence) {
     config["model"]["sequence"] = usual_sequence;
     sequence = fmt::format("samples of {} tokens", usual_sequence);
   }

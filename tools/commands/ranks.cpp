@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
@@ -54,6 +55,8 @@ std::string text_of(const std::exception& error) {
            "address space for its stack: raise the limits (`ulimit -u`, `ulimit -v`, a container's number of "
            "processes), or use fewer ranks";
   }
+  if (dynamic_cast<const nlohmann::json::exception*>(&error) != nullptr)
+    return "a JSON file that was read has a value of another type than it should; look at those that the command names";
   return core::printable_lines(error.what());
 }
 

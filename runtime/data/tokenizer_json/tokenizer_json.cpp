@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/json_problem.h"
 #include "runtime/data/tokenizer_json/added_tokens.h"
 #include "runtime/data/tokenizer_json/byte_level.h"
 #include "runtime/data/tokenizer_json/counted_part.h"
@@ -32,7 +33,8 @@ Json parse_json(const std::string& text, const std::string& source) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw core::DataError(fmt::format("{}: the file is not JSON: {}. Copy it again.", source, error.what()));
+    throw core::DataError(
+        fmt::format("{}: the file is not JSON: {}. Copy it again.", source, core::json_problem(error.what())));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json_problem.h"
 #include "core/printable.h"
 
 namespace zrt::runtime::checkpoint {
@@ -39,7 +40,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    refuse(fmt::format("is not valid JSON: {}", error.what()));
+    refuse(fmt::format("is not valid JSON: {}", core::json_problem(error.what())));
   }
 
  private:

@@ -60,6 +60,12 @@ TEST_CASE("an optimizer of another trainer is answered with what does its work")
   CHECK_THAT(answer("OneBitAdam"), !Contains("fused"));
 }
 
+TEST_CASE("an error of a key in its other spelling names that, too") {
+  CHECK_THAT(error_of(R"("parallel": {"tensor_model_parallel_size": "a"})"),
+             Contains(R"(parallel.tensor = "a" (run.json:1, as parallel.tensor_model_parallel_size) has the wrong type)"));
+  CHECK_THAT(error_of(R"("parallel": {"tensor": "a"})"), Contains(R"(parallel.tensor = "a" (run.json:1) has)"));
+}
+
 TEST_CASE("names with control characters are shown escaped") {
   CHECK_THAT(error_of("\"model\": {\"x\\u0007y\": 3}"), Contains("'model.x\\x07y'"));
   CHECK_THAT(error_of("\"modèle\": 3"), Contains("'modèle'"));
