@@ -1,7 +1,7 @@
-// How a block comes apart. Its parts are computed one after the other, backward in reverse. A port is what one part
+// A block comes apart into parts, which are computed one after the other, backward in reverse. A port is what one part
 // hands to the next where tensor-parallel ranks may have to exchange it; a run of parts without an exchange in between
-// is one call, and a port inside a run is the block's own affair. What a part makes may be made again, instead of
-// being kept, by running it again.
+// is one call, and a port inside a run is the block's own affair. What a part makes may be made again, instead of being
+// kept, by running it again.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Parts {
 };
 inline constexpr Parts all_parts{0, 255};
 
-// Of a backward: all of it; or what makes gradients of inputs, and later, from what that has left (Call::held), those
-// of parameters.
+// A backward runs whole, or in halves: `input` makes gradients of inputs, and `weight` later, from what that has left
+// (Call::held), those of parameters.
 enum class Half : uint8_t { both, input, weight };
 
 struct Port {
@@ -41,10 +41,10 @@ struct Port {
 struct Anatomy {
   std::vector<std::string_view> parts;  // names
   std::vector<Port> ports;              // in the order of parts, but for those that stay with a rank
-  // Where a block keeps less than all: parts that are run again for its backward, since what all but the first of them
+  // The parts that are run again for backward where a block keeps less than all, since what all but the first of them
   // keep is large for what it costs to compute. The first finds what it has kept (Call::again). Empty: there are none.
   Parts light;
-  // Up to this part a block reads its input, and from it on down backward makes the gradient of that; it reads the
+  // A block reads its input up to this part, and from it on down backward makes the gradient of that; it reads the
   // gradient of the output down to it.
   uint8_t input_part = 0;
   uint32_t halved = 0;  // a bit for each part whose backward comes in halves

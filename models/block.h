@@ -36,12 +36,12 @@ struct Call {
   void* output = nullptr;              // (rows, C); decode head: (B, V) fp32 logits
   const void* d_output = nullptr;  // (rows, C) gradient of the output; null for the head, which starts from the loss
   void* d_input = nullptr;         // (rows, C); null for the embedding
-  // By part: its saved_bytes, written by forward, read by backward. Empty outside training.
+  // Each part's saved_bytes, written by forward, read by backward. Empty outside training.
   std::span<std::byte* const> saved;
-  // By part: its held_bytes, written by the input half of a backward, read by the weight half. Empty with both. The
+  // Each part's held_bytes, written by the input half of a backward, read by the weight half. Empty with both. The
   // weight half has neither weights nor input nor saved, the input half no gradients of parameters.
   std::span<std::byte* const> held;
-  // By port of the anatomy: (rows, width), and its gradient. Null, or beyond the end, inside a run of parts.
+  // Each port of the anatomy, (rows, width), and its gradient. Null, or beyond the end, inside a run of parts.
   std::span<void*const> ports, d_ports;
   std::byte* workspace = nullptr;        // workspace_bytes of the pass, contents undefined before and after
   std::byte* cache = nullptr;            // decode: cache_bytes, kept from token to token
@@ -49,7 +49,7 @@ struct Call {
   std::span<void* const> grads;          // params() order, grad_type; null: nobody wants it, the parameter is frozen
   std::span<const uint8_t> accumulate;   // params() order: 1 adds to grads, 0 overwrites every element
   RouterTally* router = nullptr;         // backward, input half: of a block that routes, added to
-  ExpertLoad* expert_loads = nullptr;    // … by expert; null: nobody wants them
+  ExpertLoad* expert_loads = nullptr;    // the same by expert; null: nobody wants them
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
   float loss_scale = 1;       // d(total)/d(token loss): 1 / targets of the global batch, times the fp16 scale
   float router_scale = 1;     // d(total)/d(a row's router loss): rows count whether they have a target or not
@@ -62,7 +62,7 @@ struct Call {
   std::byte* held_of(size_t part) const { return part < held.size() ? held[part] : nullptr; }
   void* port(size_t number) const { return number < ports.size() ? ports[number] : nullptr; }
   void* d_port(size_t number) const { return number < d_ports.size() ? d_ports[number] : nullptr; }
-  // … or where it lies inside the run.
+  // Returns where a port, or its gradient, lies: at `inside` where that is inside the run.
   void* port_or(size_t number, void* inside) const { return port(number) != nullptr ? port(number) : inside; }
   void* d_port_or(size_t number, void* inside) const { return d_port(number) != nullptr ? d_port(number) : inside; }
   bool finds(size_t part) const { return again && parts.first == part; }  // what it keeps
@@ -85,10 +85,10 @@ class Block {
   // Rows of a port, where these are not the microbatch's.
   virtual int64_t port_rows(size_t /*port*/, const Shape& shape) const { return shape.rows(); }
 
-  // In training; else what crosses runs of parts.
+  // The bytes that a part keeps in training, else those of what crosses runs of parts.
   virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;
-  // What the input half of a part's backward leaves for the weight half, which reads this, ports and gradients of ports
-  // alone. Gradients of parameters that the input half makes beside are in it, too.
+  // The bytes of what the input half of a part's backward leaves for the weight half, which reads this, ports and
+  // gradients of ports alone. Gradients of parameters that the input half makes beside are in it, too.
   virtual uint64_t held_bytes(const Shape&, size_t /*part*/) const { return 0; }
   virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;  // any mode and parts
   virtual uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const = 0;  // mode train
@@ -97,7 +97,7 @@ class Block {
   // True where all calls but decode read Call::positions, with Shape::documents.
   virtual bool reads_positions() const { return true; }
 
-  // Whether backward reads `input` of forward (kept alive until then) beside `saved`.
+  // True where backward reads `input` of forward (kept alive until then) beside `saved`.
   virtual bool backward_reads_input() const = 0;
 
   virtual void forward(const Call& call) const = 0;
@@ -106,7 +106,7 @@ class Block {
   virtual void backward(const Call& call) const = 0;
   virtual void decode(const Call& call) const = 0;
 
-  // Whether forward or backward use Call::rng. Calls that do change from step to step.
+  // True where forward or backward use Call::rng: such calls change from step to step.
   virtual bool draws_numbers() const { return true; }
 
   // The part whose backward adds to Call::router; nothing: the block has no router. And the experts that it picks from;
@@ -117,7 +117,7 @@ class Block {
   // Multiply-add FLOPs of the matrices of one forward of parts over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape, Parts parts) const = 0;
   double forward_flops(const Shape& shape) const { return forward_flops(shape, anatomy().all()); }
-  // … of these, in which no weight takes part.
+  // The FLOPs of these in which no weight takes part.
   virtual double attention_flops(const Shape&, Parts) const { return 0; }
   // Scores that its attention makes of queries and keys in one forward at core::place().
   virtual Scores scores(const Shape&) const { return {}; }
@@ -126,12 +126,12 @@ class Block {
   virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }
 };
 
-// What parts keep, but those of `without`, where they keep it together: each begins on 64 bytes. Returns the bytes;
-// with `base`, `places` (by part) gets where each one's lies.
+// Lays out what parts keep, but those of `without`, where they keep it together: each begins on 64 bytes. Returns the
+// bytes; with `base`, `places` (by part) gets where each one's lies.
 uint64_t lay_out_saved(const Block& block, const Shape& shape, Parts parts, Parts without = {},
                        std::byte* base = nullptr, std::span<std::byte*> places = {});
 
-// The same of what parts hold between the halves of a backward.
+// Lays out alike what parts hold between the halves of a backward.
 uint64_t lay_out_held(const Block& block, const Shape& shape, Parts parts, std::byte* base = nullptr,
                       std::span<std::byte*> places = {});
 

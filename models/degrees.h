@@ -5,7 +5,7 @@ namespace zrt::models {
 
 struct Degrees {
   int tensor = 1;  // ranks that share the work of each block
-  // … and the rows, too, of what is computed row by row between their exchanges.
+  // True where these ranks share the rows, too, of what is computed row by row between their exchanges.
   bool sequence_parallel = false;
   int expert = 1;  // ranks that have a part of each layer's experts, and compute these for one another's samples
   bool operator==(const Degrees&) const = default;

@@ -14,7 +14,7 @@ struct ExpertDefaults {
   int64_t layers = 0;   // of the model
   bool shared = false;  // whether there may be experts of all tokens
 };
-// For ModelSpec::read. Refuses what does not go together.
+// Reads the section for ModelSpec::read. Refuses what does not go together.
 Experts read_experts(core::keys::Values& values, const ExpertDefaults& defaults);
 
 }  // namespace zrt::models

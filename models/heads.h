@@ -1,4 +1,4 @@
-// How many ranks can share the heads of a layer.
+// The number of ranks that can share the heads of a layer.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,8 +11,8 @@ struct Heads {
   int64_t count;
 };
 
-// What is wrong with a tensor-parallel degree that does not divide them all, and which degrees do: "does not divide
-// model.heads = 12: …"; "" where it does.
+// Says what is wrong with a tensor-parallel degree that does not divide them all, and which degrees do: "does not
+// divide model.heads = 12: …"; "" where it does.
 std::string uneven_heads(int tensor, const std::vector<Heads>& all);
 
 }  // namespace zrt::models

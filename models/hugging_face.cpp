@@ -89,7 +89,7 @@ OrderedJson to_hugging_face(const OrderedJson& model, core::DType type) {
   write_sizes(spec.hugging_face, model, config);
   spec.hugging_face.write(model, config);
   config["tie_word_embeddings"] = model.at("tied");
-  // Of zrt's own: nothing else reads it.
+  // The key is zrt's own: nothing else reads it.
   if (const auto sparse = model.find("sparse_attention"); sparse != model.end()) config["sparse_attention"] = *sparse;
   // Their defaults are ids of the published tokenizers.
   config["bos_token_id"] = config["eos_token_id"] = nullptr;

@@ -33,7 +33,7 @@ FusedTensor fused_tensor(const OrderedJson& model, const std::string& tensor);
 // The other names, as parameter_name gives them, under which files of this model may hold parameters.
 std::vector<SecondName> second_names(const OrderedJson& model);
 
-// For specs. All throw DataError with the file's name.
+// Specs call these. All throw DataError with the file's name.
 [[noreturn]] void refuse_config(const std::string& name, const std::string& what);
 int64_t positive_integer(const OrderedJson& config, const char* key, int64_t fallback,
                          const std::string& name);  // 1 to 2^31

@@ -71,7 +71,8 @@ struct HuggingFaceForm {
   // Types whose files have two layouts of experts: tensor_name tells one, and this the other, in which all that is of
   // no expert has zrt's own names. Nothing for such parameters.
   std::optional<ExpertPlace> (*expert_place)(const std::string& parameter) = nullptr;
-  // Nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a pooler.
+  // Returns nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a
+  // pooler.
   std::function<std::optional<std::string>(const OrderedJson& model, const std::string& tensor)> parameter_name{};
 };
 

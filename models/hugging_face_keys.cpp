@@ -165,7 +165,7 @@ bool is_size(const HuggingFaceForm& form, std::string_view key) {
   });
 }
 
-// Null for a key whose value does not matter, or that nothing knows, which `known` tells.
+// Returns null for a key whose value does not matter, or that nothing knows, which `known` tells.
 const ConfigKey* find_key(const HuggingFaceForm& form, std::string_view key, bool& known) {
   known = true;
   if (is_size(form, key)) return nullptr;

@@ -1,5 +1,5 @@
-// What a model that reads text from both sides is trained on: samples of which some tokens are hidden, which it is to
-// name (Devlin et al., "BERT", 2019).
+// A model that reads text from both sides is trained on samples of which some tokens are hidden, which it is to name
+// (Devlin et al., "BERT", 2019).
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -75,7 +75,7 @@ struct Model {
   // Positions among these, where each tensor of a spread parameter counts; that of its first rank.
   std::map<std::string, uint32_t> canonical_numbers() const;
   int64_t parameters() const;         // elements of the distinct parameters, whole
-  int64_t active_parameters() const;  // … of these, those that a token is computed with
+  int64_t active_parameters() const;  // of these, those that a token is computed with
   bool shares_layers = false;         // some layers share parameters (sharing.h): their gradients are added up
   bool trains(const Param& param) const { return !frozen.contains(param.name); }
 
@@ -87,12 +87,12 @@ struct Model {
   bool predicts(size_t block) const { return whole_number(block) + 1 == (whole ? whole->blocks : blocks.size()); }
   bool has_embedding() const { return embeds(0); }
   bool has_head() const { return predicts(blocks.size() - 1); }
-  // Whether what a block is given comes from another part, or what it makes goes to one.
+  // True where what a block is given comes from another part, or what it makes goes to one.
   bool receives(size_t block) const;
   bool sends(size_t block) const;
   int64_t input_width(size_t block) const { return positions[block].input_width; }  // C, of one that receives
-  // Of a parameter: its canonical position in the whole, whether another part has a copy of it, and whether that part
-  // uses it first.
+  // A parameter's canonical position in the whole, whether another part has a copy of it, and whether that part uses it
+  // first.
   uint32_t number(const Param& param) const { return param_numbers->at(param.name); }  // where there are any
   bool used_elsewhere(const Param& param) const;
   bool used_first_elsewhere(const Param& param) const;

@@ -16,7 +16,7 @@ int64_t product(std::span<const int64_t> extents) {
 struct Cut {
   int64_t inner;         // elements of an index
   int64_t section, own;  // indices of a section: of the whole, and of a rank's part
-  int64_t real;          // … of these no padding
+  int64_t real;          // of its own ones, those that are no padding
 };
 Cut cut_of(const Param& param, int rank) {
   const Slice& slice = *param.slice;
@@ -79,7 +79,7 @@ void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
   while (begin < end) {
     const int64_t row = begin / inner, along = row % extent;
     const int64_t outer = row / extent, of = along / own, at = along % own;
-    // To the end of what this rank has of the section, or of its padding.
+    // The run goes to the end of what this rank has of the section, or of its padding.
     const int64_t until = (row - at + (at < real ? real : own)) * inner;
     const int64_t count = std::min(end, until) - begin;
     const int64_t whole = ((outer * slice.sections + of) * section + rank * own + at) * inner + begin % inner;

@@ -11,9 +11,9 @@ namespace zrt::models {
 
 enum class Init : uint8_t { zeros, ones, normal };
 
-// How tensor-parallel ranks share a tensor: along one dimension, each of its equal `sections` (queries, keys and values
-// in one matrix are three) is cut into as many equal parts as there are ranks. The last parts may reach beyond the
-// tensor: padding, which is zero and stays so.
+// Tensor-parallel ranks share a tensor along one dimension: each of its equal `sections` (queries, keys and values in
+// one matrix are three) is cut into as many equal parts as there are ranks. The last parts may reach beyond the tensor:
+// padding, which is zero and stays so.
 struct Slice {
   size_t dimension = 0;
   int64_t extent = 0;  // of the whole tensor along it
@@ -39,7 +39,7 @@ struct Param {
   Init init = Init::zeros;
   float deviation = 0;           // of Init::normal
   std::optional<Slice> slice{};  // nothing: every rank has all of it
-  // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
+  // True for a tensor that every rank has: each makes a part of its gradient, and these are added up.
   bool summed = false;
   bool adapter = false;  // of a LowRank
   double share = 1;  // of all rows, those that are multiplied by it, where a router picks experts and all get as many

@@ -14,8 +14,8 @@ struct RopeScaling {
     llama3,
     linear,   // all pairs turn `factor` times slower (Chen et al., "Extending Context Window of LLMs", 2023)
     dynamic,  // beyond original_positions the base of the frequencies grows with the sequence ("NTK-aware")
-    // As llama3 with beta_slow and beta_fast for its bounds, a blend that is linear in the pair's number, and cosines
-    // and sines times a factor of attention (Peng et al., "YaRN", 2023).
+    // This is llama3 with beta_slow and beta_fast for its bounds, a blend that is linear in the pair's number, and
+    // cosines and sines times a factor of attention (Peng et al., "YaRN", 2023).
     yarn,
   };
   Rule rule = Rule::none;

@@ -11,11 +11,11 @@
 
 namespace zrt::models {
 
-// In place, on buffers of the same size on all of these ranks.
+// They work in place, on buffers of the same size on all of these ranks.
 enum class Collective : uint8_t {
   none,            // each keeps what it has made
   all_reduce,      // each has made a part of a sum: all get the sum
-  reduce_scatter,  // … each gets rows of its own of it
+  reduce_scatter,  // each has made a part of a sum: each gets rows of its own of the sum
   all_gather,      // each has made rows of its own: all get all rows
   // Each has made a message to each, of which the port's rows are one behind the other; what comes lies behind them.
   all_to_all,

@@ -1,4 +1,4 @@
-// What the memory and the FLOPs of a block depend on.
+// The memory and the FLOPs of a block depend on these.
 #pragma once
 #include <cstdint>
 
@@ -22,7 +22,8 @@ struct Shape {
   DType grad_type = DType::f32;  // of parameter gradients
   Mode mode = Mode::train;
   bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
-  // In training: layers keep what norms and activation functions make, too, so that backward need not make it again.
+  // True where layers keep in training what norms and activation functions make, too, so that backward need not make it
+  // again.
   bool keeps_outputs = false;
   // Samples hold documents that attend to themselves alone: Call::positions says where each begins.
   bool documents = false;

@@ -1,4 +1,4 @@
-// Which layers of a model attend to what a sparse pattern keeps; the others attend to all keys. mGPT alternates: even
+// Some layers of a model attend to what a sparse pattern keeps; the others attend to all keys. mGPT alternates: even
 // layers, counted from 0, are sparse.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What one type of model owns: its keys of the section `model`, its presets, how it is made of them, and its names at
-// Hugging Face. models/NAME/spec.cpp holds NAME's; model_specs() lists them all, and nothing else knows their names.
+// One type of model owns its keys of the section `model`, its presets, how it is made of them, and its names at Hugging
+// Face. models/NAME/spec.cpp holds NAME's; model_specs() lists them all, and nothing else knows their names.
 #pragma once
 #include <functional>
 #include <map>
@@ -59,9 +59,9 @@ struct FoundPreset {
 FoundPreset find_preset(std::string_view name);
 std::vector<std::string> preset_names();
 
-// For `read`: refuses heads that do not divide model.hidden.
+// Refuses, for `read`, heads that do not divide model.hidden.
 void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& sizes);
-// … and a parallel.tensor that does not divide the heads that each key says.
+// Refuses, for `read`, a parallel.tensor that does not divide the heads that each key says.
 void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const std::vector<Heads>& all);
 
 }  // namespace zrt::models

@@ -13,7 +13,8 @@ namespace zrt::models {
 std::unique_ptr<Block> make_bert_layer(const BertConfig& config, int64_t index) {
   const int64_t C = config.hidden;
   const std::string prefix = bert_layer_prefix(index);
-  // What is added to a residual stream without norms in it starts smaller, so that the stream does not grow with depth.
+  // Weights of what is added to a residual stream without norms in it start smaller, so that the stream does not grow
+  // with depth.
   const float small = config.pre_norm ? 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers)) : 0.02f;
   constexpr bool shared = true;
   LayerForm form{.sizes = {C, config.sequence, config.vocab, config.dropout, config.degrees, config.adapters},

@@ -1,4 +1,4 @@
-// How Hugging Face calls the parameters of both arrangements. A post-LN layer begins with the norm behind what is
+// Hugging Face's names for the parameters of both arrangements. A post-LN layer begins with the norm behind what is
 // before it, so that norm is the last one of the layer before, or the embedding's; the head begins with the one behind
 // the last.
 #pragma once
@@ -17,7 +17,7 @@ inline std::string bert_layer_prefix(int64_t layer) {
   return "bert.encoder.layer." + std::to_string(layer) + ".";
 }
 
-// Of the first norm of a layer, or for layer config.layers of the head's.
+// Returns the name of the first norm of a layer, or for layer config.layers of the head's.
 inline std::string bert_first_norm(const BertConfig& config, int64_t layer) {
   if (config.pre_norm) return layer < config.layers ? bert_layer_prefix(layer) + "attention.ln" : "bert.encoder.ln";
   return layer == 0 ? "bert.embeddings.LayerNorm" : bert_layer_prefix(layer - 1) + "output.LayerNorm";

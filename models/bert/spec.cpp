@@ -98,7 +98,7 @@ MakeModel read_bert(Values& values, const ModelSizes& sizes) {
 Preset sized(const char* name, int64_t layers, int64_t hidden, int64_t heads, int64_t sequence, int64_t vocab) {
   return {name, {{"layers", layers}, {"hidden", hidden}, {"heads", heads}, {"sequence", sequence}, {"vocab", vocab}}};
 }
-// Of vocabularies as published, uncased.
+// Adds the special tokens of vocabularies as published, uncased.
 Preset published(Preset preset) {
   for (const SpecialToken& token : special_tokens) preset.keys[token.key] = token.published;
   return preset;

@@ -45,8 +45,8 @@ class ExpertBank {
   void expand(const Call& call, const Rows& rows, const void* x, const Kept& kept) const;
   // y (slots, hidden); `activated` (slots, width) may be one of those kept.
   void project(const Call& call, const Rows& rows, const Kept& kept, const float* gate, void* activated, void* y) const;
-  // From dy (slots, hidden): `activated`, the input of the second product, which may be d.ups; d_gate by choice; and
-  // with inputs d. In the weight half `activated` and d are read.
+  // Makes from dy (slots, hidden): `activated`, the input of the second product, which may be d.ups; d_gate by choice;
+  // and with inputs d. In the weight half `activated` and d are read.
   void backward_projection(const Call& call, const Rows& rows, const Kept& kept, const float* gate, const void* dy,
                            const Gradients& d, void* activated, float* d_gate) const;
   void weight_gradients(const Call& call, const Rows& rows, const void* x, const Gradients& d) const;

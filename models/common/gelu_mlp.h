@@ -21,7 +21,7 @@ class GeluMlp final : public Mlp {
   void backward_hidden(const Call& call, const Backward& backward, const void* normed, void* d_normed) const override;
 
  private:
-  // Before GELU and behind it; `output` is null where it is made again.
+  // Holds what lies before GELU and behind it; `output` is null where it is made again.
   struct Kept {
     void *before, *output;
   };

@@ -131,8 +131,8 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
   return space;
 }
 
-// What this rank's logits say of each row, for all ranks. Rows of first tokens have no target there: their first logits
-// are those of the order of runs.
+// Makes this rank's logits, and what they say of each row, for all ranks. Rows of first tokens have no target there:
+// their first logits are those of the order of runs.
 void Head::make_logits(const Call& call, const Space& space, const void* normed, void* to, void* partials) const {
   const Shape& shape = call.shape;
   const int64_t R = shape.rows();

@@ -91,8 +91,8 @@ void Head::add_bias_gradient(const Call& call, const Space& space, const void* d
   if (chunk.first + chunk.count == all) write_gradient(space.bias, vocab_, grad_target(call, output_bias_));
 }
 
-// Chunk by chunk of the rows that are counted. Where these are not all they lie, until they become their gradients, at
-// the begin of d_normed.
+// Works chunk by chunk of the rows that are counted. Where these are not all they lie, until they become their
+// gradients, at the begin of d_normed.
 void Head::backward_whole(const Call& call, const Space& space, void* all_normed, void* d_normed) const {
   const Shape& shape = call.shape;
   const CountedRows counted = counted_rows(call, true);

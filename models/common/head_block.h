@@ -35,7 +35,7 @@ class Head : public TransformerBlock {
   bool backward_reads_input() const override { return true; }
   double forward_flops(const Shape& shape, Parts run) const override;
 
-  // In one piece, where the block itself works in chunks.
+  // The products in one piece, where the block itself works in chunks.
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
@@ -70,14 +70,14 @@ class Head : public TransformerBlock {
     float* tile;    // (vocab_tile, C)
   };
 
-  // What the weight half of logits needs: what they were made of, where no port brings it, and what they have no port
-  // for.
+  // The weight half of logits needs these: what logits were made of, where no port brings it, and what they have no
+  // port for.
   struct Held {
     void *normed, *d_order;  // R C, (B, 2)
   };
   Saved saved_in(BumpAllocator& layout, const Shape& shape) const;
   Held held_in(BumpAllocator& layout, const Shape& shape) const;
-  // What logits are made of, for own rows.
+  // Makes what logits are made of, for own rows.
   void make_normed(const Call& call, const Norm::Statistics& statistics, const HeadTransform::Saved& transform,
                    void* normed, const Space& space) const;
   void backward_norm(const Call& call, const Saved& saved, const Space& space, void* d) const;
@@ -98,7 +98,7 @@ class Head : public TransformerBlock {
 
   bool sums_in_tile() const { return core::place().device == core::DeviceKind::cuda; }
 
-  // Of the rows that ranks share; any back end reads them fast.
+  // The length of the rows that ranks share; any back end reads them fast.
   int64_t shared_row() const { return (vocab_ + 63) / 64 * 64; }
   int64_t row_length() const { return sizes_.degrees.tensor > 1 ? shared_row() : product_stride(vocab_); }
   // Rows of logits held at a time.

@@ -1,4 +1,4 @@
-// What BERT's head puts between its first norm and the output weights: a linear layer as wide as the model, GELU by the
+// BERT's head has this between its first norm and the output weights: a linear layer as wide as the model, GELU by the
 // error function, and a norm (Devlin et al., 2019, as published). It is computed row by row, by every rank for its own
 // rows.
 #pragma once

@@ -26,7 +26,7 @@ struct HeadTurning {
   std::optional<Norms> norms = {};
 
   Statistics statistics_in(BumpAllocator& layout, const Shape& shape, const AttentionShape& heads) const;
-  // From qkv as products made it, in `to` what attention reads; `to` may be qkv.
+  // Makes of qkv, as products made it, in `to` what attention reads; `to` may be qkv.
   void turn(const Call& call, const AttentionShape& heads, void* qkv, void* to, const Statistics& statistics) const;
   // d, the gradient of what turn() made, becomes that of qkv. Writes the gradients of the norms' weights, or leaves
   // them in `held` for write_held().

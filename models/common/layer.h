@@ -71,7 +71,7 @@ class Layer final : public TransformerBlock {
     void* residual;                            // between attention and MLP
     Attention::Kept attention;
     std::byte *routed, *mlp;
-    // Read by norms behind: what attention and the MLP made, own rows.
+    // Norms behind read these: what attention and the MLP made, own rows.
     void *from_attention, *from_mlp;
     Norm::Statistics attention_norm, mlp_norm;
     void *first_normed, *second_normed;  // outputs of the norms; null where they are made again
@@ -88,8 +88,8 @@ class Layer final : public TransformerBlock {
     void *first_normed, *second_normed;                // R C each: outputs of norms, for products' weights
     void* d_normed;                                    // R C, gradient of a norm's output, where that is no port
     void *of_attention, *of_mlp;                       // R C, gradients behind dropout, where these are no ports
-    void *held_attended, *held_projected;              // … that the input half leaves for the weight half; else null
-    float *held_attention_norm, *held_mlp_norm;        // gradients of norms behind, alike
+    void *held_attended, *held_projected;        // those that the input half leaves for the weight half; else null
+    float *held_attention_norm, *held_mlp_norm;  // gradients of norms behind, alike
   };
 
   uint64_t own_bytes(const Shape& shape) const {  // of a rank's rows of the residual stream

@@ -64,7 +64,7 @@ bool Linear::fuses_gelu() const {
   return products_fuse() && !erf && !adapted();
 }
 
-// Behind products in fp8 the library's gradient of GELU is a slow pass of its own; ours makes x as well.
+// The library's gradient of GELU is a slow pass of its own behind products in fp8; ours makes x as well.
 bool Linear::fuses_gelu_gradient(const Shape& shape) const {
   return fuses_gelu() && !shape.fp8;
 }

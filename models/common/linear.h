@@ -11,7 +11,7 @@
 namespace zrt::models {
 
 struct Linear {
-  // How the weights lie in memory: as in GPT-2's Conv1D or as in torch.nn.Linear.
+  // Weights lie in memory as in GPT-2's Conv1D or as in torch.nn.Linear.
   enum class Stored : uint8_t { in_out, out_in };
 
   int64_t in = 0, out = 0;
@@ -27,7 +27,7 @@ struct Linear {
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;
   GemmSpec weight_spec(const Shape& shape, bool accumulate) const;
-  // Whether forward_gelu is one product, where y is not `before`.
+  // True where forward_gelu is one product, if y is not `before`.
   bool fuses_gelu() const;
   std::vector<GemmSpec> products(const Shape& shape) const;  // one of each, alone: no bias, dense, not joined
   double flops(const Shape& shape) const {                   // of a forward, multiply-add
@@ -46,7 +46,7 @@ struct Linear {
   // before = x W [+ b] and y = gelu(before). before may be y: then only y is left.
   void forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y, std::byte* scratch) const;
   void input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const;
-  // For x = gelu(before): d = the gradient of `before`, and x again, which may be null: then nobody needs it.
+  // Makes, for x = gelu(before): d = the gradient of `before`, and x again, which may be null: then nobody needs it.
   void input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
                            std::byte* scratch) const;
   void weight_gradients(const Call& call, size_t weight, const void* x, const void* dy, std::byte* scratch) const;

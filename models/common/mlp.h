@@ -50,7 +50,7 @@ class Mlp {
   virtual bool reads_late() const { return false; }
   struct Forward {
     std::byte* routed;   // what combine() and backward need, written by route()
-    std::byte* kept;     // … what backward needs, by expand()
+    std::byte* kept;     // what backward needs, written by expand()
     std::byte* space;    // from expand() to project()
     std::byte* scratch;  // of products
   };

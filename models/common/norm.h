@@ -14,7 +14,7 @@ struct Norm {
   int64_t width = 0;
   float epsilon = 1e-5f;
 
-  // What backward needs beside the input, one fp32 number per row each; null where it is not kept.
+  // Backward needs these beside the input, one fp32 number per row each; null where they are not kept.
   struct Statistics {
     float *mean = nullptr, *rstd = nullptr;
   };

@@ -34,10 +34,10 @@ class OrderHead {
   Space space_in(BumpAllocator& layout, const Shape& shape, int64_t share) const;
   uint64_t scratch(const Shape& shape, int64_t share, int ranks, int64_t stride) const;
 
-  // What is pooled of `rows`, own rows of width C, comes to space.d_rows; put() writes it over the rows.
+  // Pools the rows of first tokens in `rows`, own rows of width C, into space.d_rows; put() writes these over the rows.
   void pool(const Call& call, const Rows& own, const void* rows, const Space& space, std::byte* scratch) const;
   void put(const Call& call, const Rows& own, const Space& space, void* rows) const;
-  // Backward, in this order. `pooled` holds what put() wrote, d its gradient, from which it is taken away.
+  // Backward calls these in this order. `pooled` holds what put() wrote, d its gradient, from which it is taken away.
   void take(const Call& call, const Rows& own, const void* pooled, void* d, const Space& space) const;
   void keep_input(const Call& call, const Rows& own, const void* rows, const Space& space) const;
   // d: gradient of what pool() read, without the pooler's.
@@ -47,7 +47,7 @@ class OrderHead {
   void classify(const Call& call, const void* rows, void* logits, int64_t stride, std::byte* scratch) const;
   void finish_loss(const Call& call, const void* logits, int64_t stride, float gradient_scale, const Space& space,
                    double* losses) const;
-  // From space.d_logits: d's rows of first tokens, and the gradients of the classifier.
+  // Makes, from space.d_logits, d's rows of first tokens; weight_gradients() makes the classifier's gradients.
   void input_gradient(const Call& call, const Space& space, void* d, std::byte* scratch) const;
   void weight_gradients(const Call& call, const void* rows, const Space& space, std::byte* scratch) const;
 

@@ -49,7 +49,7 @@ class SharedExpertMlp final : public Mlp {
   size_t routed_port() const { return first_mlp_port + routed_->ports().size(); }
   size_t combined_port() const { return routed_port() + 1; }
   void hand_on(const Call& call, void* to, const void* from) const;  // all rows
-  // Both halves of the dense part's first products, around what the experts do in the same part.
+  // Runs both halves of the dense part's first products, around what the experts do in the same part.
   void backward_around(const Call& call, const Backward& backward, const void* normed, void* d_normed) const;
 
   int64_t hidden_;

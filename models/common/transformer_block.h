@@ -1,4 +1,4 @@
-// What the blocks of every model share: name, parameters, and checks of shapes and calls.
+// The blocks of every model share name, parameters, and checks of shapes and calls.
 #pragma once
 #include <string>
 #include <vector>
@@ -35,8 +35,8 @@ class TransformerBlock : public Block {
   // Throws core::DataError when a token lies outside lowest … vocabulary - 1.
   void check_tokens(const int32_t* tokens, int64_t count, int32_t lowest) const;
   Dropout dropout(const Call& call, uint32_t site) const;  // off outside training
-  // Whether what a product adds to the residual stream is best added by the product itself: without dropout, where the
-  // back end's products can.
+  // True where what a product adds to the residual stream is best added by the product itself: without dropout, where
+  // the back end's products can.
   bool products_add(const Shape& shape) const {
     return products_fuse() && (sizes_.dropout == 0 || shape.mode != Mode::train);
   }

@@ -6,7 +6,7 @@
 namespace zrt::models {
 namespace {
 
-// As published. The small one reads bytes.
+// Sizes are as published. The small one reads bytes.
 std::vector<Preset> gemma2_presets() {
   return {llama_preset("gemma2-2b", {26, 2304, 8, 4, 9216, 8192, 256000}),
           llama_preset("gemma2-9b", {42, 3584, 16, 8, 14336, 8192, 256000}),

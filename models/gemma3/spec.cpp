@@ -61,7 +61,7 @@ LlamaFeature two_positions() {
   return feature;
 }
 
-// As published. The small one reads bytes.
+// Sizes are as published. The small one reads bytes.
 std::vector<Preset> gemma3_presets() {
   return {
       llama_preset("gemma3-270m", {18, 640, 4, 1, 2048, 32768, 262144}, {{"sliding_window", 512}}),

@@ -18,8 +18,8 @@ struct AttentionShape {
   int64_t B = 1, T = 1, heads = 1, kv_heads = 1, width = 1;  // kv_heads divides heads; width of a head
   DType type = DType::f32;
   float dropout = 0;  // of the probabilities
-  // Where heads are cut among ranks: these are heads first_head … first_head + heads - 1 of all_heads (0: of `heads`).
-  // Dropout and pattern count the heads so, and are the same for a head wherever it is.
+  // Ranks may share heads: these are heads first_head … first_head + heads - 1 of all_heads (0: of `heads`). Dropout
+  // and pattern count the heads so, and are the same for a head wherever it is.
   int64_t all_heads = 0, first_head = 0;
   AttentionPattern pattern = {};
   double scale_width = 0;  // scores are divided by its root; 0: by that of `width`
@@ -47,7 +47,7 @@ struct AttentionShape {
   }
 };
 
-// On the CPU both depend on core::threads(): every thread works on a head of its own, in backward on those that share
+// Both depend on core::threads() on the CPU: every thread works on a head of its own, in backward on those that share
 // keys.
 ZRT_KERNEL(attention_forward_workspace, uint64_t(const AttentionShape& shape));
 ZRT_KERNEL(attention_backward_workspace, uint64_t(const AttentionShape& shape));

@@ -1,5 +1,5 @@
-// Which keys a query attends to: all, all up to its own position, or of these the ones in blocks that a pattern keeps.
-// What is not kept is neither computed nor stored.
+// The keys that a query attends to: all, all up to its own position, or of these the ones in blocks that a pattern
+// keeps. What is not kept is neither computed nor stored.
 //
 // fixed (Child et al., "Generating Long Sequences with Sparse Transformers", 2019, as DeepSpeed lays it out): the
 // sequence is cut into windows of `local` blocks; a query attends to its own window, and of every other one to `global`
@@ -33,7 +33,7 @@ struct AttentionPattern {
   enum class Kind : uint8_t { dense, fixed, sliding };
   Kind kind = Kind::dense;
   bool causal = true;
-  // Of the global blocks: that their queries attend to all keys, too. Only where attention is not causal.
+  // True where queries of the global blocks attend to all keys, too. Only where attention is not causal.
   bool horizontal = false;
   int block = 16;   // positions
   int local = 4;    // blocks
@@ -55,7 +55,7 @@ struct AttentionPattern {
 
   // Blocks of scores that a head of T positions keeps.
   int64_t kept(int64_t T, int64_t head) const;
-  // Of the scores of dense attention, causal or not, the share that is kept, over all heads alike.
+  // The share of the scores of dense attention, causal or not, that is kept, over all heads alike.
   double share(int64_t T) const;
 };
 
@@ -68,8 +68,8 @@ struct HeadPattern {
   int whole, begin, last;
   ShortDivision by_local;
 
-  // Whether a query's block attends to a key's. Of blocks that are kept in causal attention, keys behind the query are
-  // not seen.
+  // True where a query's block attends to a key's. In causal attention, keys of such a block that lie behind the query
+  // are not seen.
   ZRT_HD bool keeps(int query, int key) const {
     if (causal && key > query) return false;
     if (kind == AttentionPattern::Kind::dense) return true;
@@ -80,7 +80,7 @@ struct HeadPattern {
     }
     return stands(key) || (horizontal && stands(query));
   }
-  // Whether a block is global.
+  // True where a block is global.
   ZRT_HD bool stands(int at) const {
     if (kind == AttentionPattern::Kind::sliding) return at < global;
     if (kind == AttentionPattern::Kind::dense) return false;

@@ -1,4 +1,4 @@
-// What `zrt bench tune` chooses among; of GPUs alone.
+// The algorithms that `zrt bench tune` chooses among, of GPUs alone.
 #pragma once
 #include <string>
 #include <vector>

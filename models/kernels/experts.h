@@ -39,9 +39,9 @@ struct RoutingShape {
   }
 };
 
-// In place: logits (rows, experts) become their softmax over each group; logs (rows, groups) gets the logarithm of the
-// sum of each group's exponentials, expert (choices) the experts with the largest logits, of equal ones the lower, and
-// gate (choices) what their outputs are multiplied by.
+// Routes in place: logits (rows, experts) become their softmax over each group; logs (rows, groups) gets the logarithm
+// of the sum of each group's exponentials, expert (choices) the experts with the largest logits, of equal ones the
+// lower, and gate (choices) what their outputs are multiplied by.
 ZRT_KERNEL(route, void(const RoutingShape& shape, float* logits, float* logs, int32_t* expert, float* gate));
 
 // Gives slots to choices: to a row's first ones before its second ones, and then to earlier rows first. A choice beyond
@@ -70,8 +70,8 @@ ZRT_KERNEL(experts_to_slots,
 // x (slots, F) times the gate of each slot's choice.
 ZRT_KERNEL(apply_gates,
            void(DType type, const RoutingShape& shape, const int32_t* choice, const float* gate, int64_t F, void* x));
-// For y = gate · x, d being the gradient of y: d_gate (choices; of those without a slot nothing is written) = d · x,
-// then d becomes the gradient of x, and x becomes y.
+// Goes back through y = gate · x, d being the gradient of y: d_gate (choices; of those without a slot nothing is
+// written) = d · x, then d becomes the gradient of x, and x becomes y.
 ZRT_KERNEL(apply_gates_backward, void(DType type, const RoutingShape& shape, const int32_t* choice, const float* gate,
                                       int64_t F, void* x, void* d, float* d_gate));
 
@@ -121,7 +121,7 @@ ZRT_KERNEL(experts_input_gradient, void(const ExpertProduct& product, const void
 // dW = [dW +] dyᵀ · x, of an expert without a choice zeros.
 ZRT_KERNEL(experts_weight_gradients, void(const ExpertProduct& product, const void* x, const void* dy,
                                           const ExpertGradients& gradients, std::byte* workspace));
-// For any of the three; starts and counts are not read.
+// The workspace of any of the three; starts and counts are not read.
 ZRT_KERNEL(experts_workspace, uint64_t(const ExpertProduct& product));
 
 }  // namespace zrt::models

@@ -8,7 +8,7 @@
 
 namespace zrt::models {
 
-// For n from -126 to 127.
+// Returns 2^n for n from -126 to 127.
 ZRT_HD inline float power_of_two(int n) {
   return std::bit_cast<float>(static_cast<uint32_t>(n + 127) << 23);
 }

@@ -12,7 +12,7 @@ namespace zrt::models {
 
 using core::DType;
 
-// What becomes of the product before it is written. `aux` is a matrix like C.
+// An epilogue changes the product before it is written. `aux` is a matrix like C.
 //   gelu: aux = the product, C = gelu(aux).
 //   gelu_gradient: C = product · gelu'(aux).
 enum class Epilogue : uint8_t { none, gelu, gelu_gradient };
@@ -49,7 +49,7 @@ struct GemmOperands {
   const void *bias = nullptr, *add = nullptr;
   void* aux = nullptr;  // written by gelu, read by gelu_gradient
   void* workspace = nullptr;
-  // What operands of e4m3 are multiplied by, in the device's memory.
+  // Operands of e4m3 are multiplied by these, in the device's memory.
   const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
@@ -70,7 +70,7 @@ class Gemm {
 // core::Error when the library has no such product.
 const Gemm& find_gemm(const GemmSpec& spec);
 
-// Whether products at place() add and apply epilogues while they write, so that this saves passes over memory. Where
+// True where products at place() add and apply epilogues while they write, so that this saves passes over memory. Where
 // they do not, the passes are better made by whoever can join them with others.
 bool products_fuse();
 

@@ -73,7 +73,7 @@ void check_product(const GemmSpec& spec) {
   }
 }
 
-// Whether the product is one that `fp8` applies to.
+// True where `fp8` applies to the product.
 bool rounds_operands(const GemmSpec& spec) {
   const bool whole = spec.M % 16 == 0 && spec.N % 16 == 0 && spec.K % 16 == 0 && spec.ldc % 16 == 0;
   return spec.fp8 && whole && spec.a == DType::bf16 && spec.b == DType::bf16;

@@ -1,8 +1,9 @@
-// What the matrix products do not cover: norms, GELU, SwiGLU, rotary positions, residual sums, dropout, embedding,
-// loss, bias gradients. Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every
-// void pointer unless said otherwise and is fp32, bf16 or fp16; arithmetic is fp32, rounded once on writing. They run
-// at core::place(): on the CPU spread over core::threads() threads, on a GPU queued on its stream, all pointers (but
-// those named `frequencies`) being of device memory. Results do not depend on the number of threads or on timing.
+// Kernels for what the matrix products do not cover: norms, GELU, SwiGLU, rotary positions, residual sums, dropout,
+// embedding, loss, bias gradients. Raw pointers and sizes; a back end is the folder that implements them. `type` is
+// that of every void pointer unless said otherwise and is fp32, bf16 or fp16; arithmetic is fp32, rounded once on
+// writing. They run at core::place(): on the CPU spread over core::threads() threads, on a GPU queued on its stream,
+// all pointers (but those named `frequencies`) being of device memory. Results do not depend on the number of threads
+// or on timing.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// What one rank knows of a row of logits whose vocabulary is cut among ranks.
+// One rank knows this of a row of logits whose vocabulary is cut among ranks.
 #pragma once
 
 namespace zrt::models {

@@ -1,4 +1,5 @@
-// What iterations over square matrices need beside products (gemm.h), in fp32. They run like those of kernels.h.
+// Kernels that iterations over square matrices need beside products (gemm.h), in fp32. They run like those of
+// kernels.h.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What tells the order of two runs of text (models/masking.h): kernels of few rows, one for each sample.
+// Kernels for telling the order of two runs of text (models/masking.h), of few rows, one for each sample.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ using core::DType;
 ZRT_KERNEL(tanh_of, void(DType type, void* x, int64_t n));                       // in place
 ZRT_KERNEL(tanh_backward, void(DType type, const void* y, void* d, int64_t n));  // d = d · (1 - y²), y = tanh(x)
 
-// Of logits (B, 2), whose rows are `stride` elements apart: losses[b] = weight · cross entropy with the label that the
+// The logits are (B, 2), their rows `stride` elements apart: losses[b] = weight · cross entropy with the label that the
 // target of sample b's first token says, in nats; 0 where it says none. targets (B, T). d (B, 2), where not null,
 // becomes the gradient times gradient_scale.
 struct OrderShape {

@@ -15,15 +15,15 @@ struct ExpertNamesInFiles {
 std::string expert_tensor_name(const ExpertNamesInFiles& names, const std::string& parameter);
 std::string expert_parameter_name(const ExpertNamesInFiles& names, const std::string& tensor);
 
-// Files that have all experts of a layer in two tensors, as transformers 5 holds them in memory: (experts, 2 · ffn,
-// hidden) and (experts, hidden, ffn). As HuggingFaceForm::fused and expert_place.
+// Files may have all experts of a layer in two tensors, as transformers 5 holds them in memory: (experts, 2 · ffn,
+// hidden) and (experts, hidden, ffn). These are HuggingFaceForm::fused and expert_place for them.
 FusedTensor fused_experts(const OrderedJson& model, const std::string& tensor);
 std::optional<ExpertPlace> place_of_expert(const std::string& parameter);
 
 // The section model.experts, and the keys of config.json that every class with experts has.
 LlamaFeature experts(const ExpertDefaults& defaults);
 
-// For HuggingFaceForm::write. Throws DataError where `model` has prototypes, or another value of a key than those that
+// Throws DataError, for HuggingFaceForm::write, where `model` has prototypes, or another value of a key than those that
 // the class has.
 void check_written_experts(const OrderedJson& model, const std::map<std::string, OrderedJson>& only = {});
 

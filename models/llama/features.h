@@ -7,7 +7,7 @@ namespace zrt::models {
 LlamaFeature silu_gate();  // the activation of the MLP's gate
 // Rotary positions that are never stretched. `file_base` is that of a config.json without one.
 LlamaFeature plain_positions(double file_base = 10000);
-LlamaFeature stretched_positions();  // … and those of the section model.rope_scaling, of every rule
+LlamaFeature stretched_positions();  // positions of the section model.rope_scaling, of every rule
 LlamaFeature full_attention();       // config.json may list the layers' types, all alike
 // Every layer attends to a window. config.json without one has one of so many tokens, 0: none.
 LlamaFeature window_of_all_layers(int64_t file_window);

@@ -15,7 +15,7 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   const int64_t C = config.hidden, width = config.head_dim, F = config.ffn;
   const int64_t heads = config.heads * width, kv_heads = config.kv_heads * width;
   const std::string name = fmt::format("layers.{}", index), prefix = "model." + name + ".";
-  // What is added to the residual stream starts smaller, so that the stream does not grow with depth.
+  // Weights of what is added to the residual stream start smaller, so that the stream does not grow with depth.
   const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   constexpr bool shared = true;
   LayerForm form{.sizes = {C, config.sequence, config.vocab, 0, config.degrees, config.adapters},

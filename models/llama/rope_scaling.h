@@ -13,7 +13,7 @@ std::span<const core::keys::Key> rope_scaling_keys();  // of the section "model.
 // Says whether the rule of that rope_type reads a key of the section; none does where it has no rule.
 bool rope_rule_reads(std::string_view rope_type, std::string_view key);
 
-// For ModelSpec::read. `sequence`: the model's.
+// Reads the section for ModelSpec::read. `sequence`: the model's.
 RopeScaling read_rope_scaling(core::keys::Values& values, int64_t sequence);
 
 }  // namespace zrt::models

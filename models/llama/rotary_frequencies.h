@@ -1,4 +1,4 @@
-// How fast the pairs of a head turn.
+// The speeds at which the pairs of a head turn.
 #pragma once
 #include <vector>
 

@@ -11,7 +11,8 @@ struct LlamaDefaults {
   int64_t head_dim = 0;  // 0: model.hidden / model.heads
   double rope_theta = 10000, rms_norm_eps = 1e-5;
 };
-// For ModelSpec::read. `switches`: how the type's layers differ from Llama's; the sizes in it are replaced.
+// Reads the sizes for ModelSpec::read. `switches`: how the type's layers differ from Llama's; the sizes in it are
+// replaced.
 LlamaConfig read_llama_sizes(core::keys::Values& values, const ModelSizes& sizes, const LlamaDefaults& defaults,
                              const LlamaConfig& switches);
 

@@ -5,8 +5,8 @@
 namespace zrt::models {
 namespace {
 
-// As published, save that the sequence of llama-3.2-1b is what it was first trained on, not the 131,072 it was
-// stretched to, and that llama-3b is a yardstick of benchmarks: the blocks of Llama 3.2 3B with the vocabulary of
+// Sizes are as published, save that the sequence of llama-3.2-1b is what it was first trained on, not the 131,072 it
+// was stretched to, and that llama-3b is a yardstick of benchmarks: the blocks of Llama 3.2 3B with the vocabulary of
 // Llama 2. The small ones read bytes: 256 values and the end of a document.
 std::vector<Preset> llama_presets() {
   return {

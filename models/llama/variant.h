@@ -35,7 +35,7 @@ struct LlamaVariant {
   LlamaConfig layers{};        // switches of its layers; keys fill in the rest
   LlamaFileSizes file_sizes;   // of config.json
   double file_epsilon = 1e-6;  // the same, of rms_norm_eps
-  // In the order in which an export has their keys. One of them writes the activation.
+  // An export has their keys in this order. One of them writes the activation.
   std::vector<LlamaFeature> features;
   std::vector<Preset> presets;
   // Files may have tensors that are not zrt's parameters (HuggingFaceForm).

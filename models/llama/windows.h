@@ -7,7 +7,7 @@ namespace zrt::models {
 std::span<const core::keys::Key> window_keys();        // of the section "model"
 std::span<const core::keys::Key> first_window_keys();  // the same, where layers before some have none
 
-// For ModelSpec::read, where model.sliding_window is not null: sets the window. Refuses sparse attention beside it.
+// Sets the window, for ModelSpec::read, where model.sliding_window is not null. Refuses sparse attention beside it.
 void read_window(const core::keys::Values& values, const ModelSizes& sizes, LlamaConfig& config);
 
 // These read config.json's list of layers' types, and throw DataError for layers of other types, for another number of

@@ -8,7 +8,7 @@
 namespace zrt::models {
 namespace {
 
-// As published. The small one reads bytes: 256 values and the end of a document.
+// Sizes are as published. The small one reads bytes: 256 values and the end of a document.
 std::vector<Preset> phi3_presets() {
   return {llama_preset("phi3-tiny", {2, 64, 4, 2, 176, 32, 257}),
           llama_preset("phi-3-mini", {32, 3072, 32, 32, 8192, 4096, 32064}, {{"sliding_window", 2047}}),

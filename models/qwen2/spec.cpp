@@ -5,7 +5,8 @@
 namespace zrt::models {
 namespace {
 
-// As published, save that `sequence` is 32768 for all. The small one reads bytes: 256 values and the end of a document.
+// Sizes are as published, save that `sequence` is 32768 for all. The small one reads bytes: 256 values and the end of a
+// document.
 std::vector<Preset> qwen2_presets() {
   return {llama_preset("qwen2-tiny", {2, 64, 4, 2, 192, 32, 257}, {{"tied", true}}),
           llama_preset("qwen2.5-0.5b", {24, 896, 14, 2, 4864, 32768, 151936}, {{"tied", true}}),

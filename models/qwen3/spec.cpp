@@ -5,7 +5,8 @@
 namespace zrt::models {
 namespace {
 
-// As published; `sequence` is that of the base models. The small one reads bytes: 256 values and the end of a document.
+// Sizes are as published; `sequence` is that of the base models. The small one reads bytes: 256 values and the end of a
+// document.
 std::vector<Preset> qwen3_presets() {
   return {llama_preset("qwen3-tiny", {2, 64, 4, 2, 192, 32, 257}, {{"head_dim", 32}, {"tied", true}}),
           llama_preset("qwen3-0.6b", {28, 1024, 16, 8, 3072, 32768, 151936}, {{"tied", true}}),

@@ -7,7 +7,8 @@
 namespace zrt::models {
 namespace {
 
-// As published; `sequence` is that of the base models. The small one reads bytes: 256 values and the end of a document.
+// Sizes are as published; `sequence` is that of the base models. The small one reads bytes: 256 values and the end of a
+// document.
 std::vector<Preset> qwen3_moe_presets() {
   return {llama_preset(
               "qwen3_moe-tiny", {2, 64, 4, 2, 128, 32, 257},

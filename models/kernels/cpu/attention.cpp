@@ -26,7 +26,7 @@ struct Strips {
   float *mask, *scores, *d_scores;
   void *p, *ds;                    // in the compute type; for fp32 they are scores and d_scores themselves
   void *keys, *values;             // of a tile, one behind the other, where they do not lie so
-  float *tile_keys, *tile_values;  // … and their gradients
+  float *tile_keys, *tile_values;  // the gradients of these
   float *d_keys, *d_values;        // (T, width)
   float* tanh;                     // of a row of scores that are capped
 };

@@ -14,7 +14,7 @@ int64_t decode_slots(const AttentionShape& s) {
   return std::min<int64_t>(core::threads(), s.B * s.kv_heads);
 }
 
-// Of one thread; the copies are of the keys and values that a pattern keeps.
+// One thread's buffers. The copies are of the keys and values that a pattern keeps.
 struct DecodeSpace {
   float* scores;
   void *keys, *values;

@@ -23,7 +23,7 @@ class OneThread {
   int before_;
 };
 
-// What the tiles depend on, and no more.
+// Keeps of a shape what the tiles depend on, and no more.
 AttentionShape distinct(const AttentionShape& s) {
   AttentionShape key = s;
   key.B = 1, key.dropout = 0, key.all_heads = key.first_head = 0, key.positions = nullptr;
@@ -35,7 +35,7 @@ bool same(const AttentionShape& a, const AttentionShape& b) {
          a.pattern == b.pattern && a.documents == b.documents;
 }
 
-// Whether query blocks `at - 1` and `at` see the same keys but those behind them.
+// True where query blocks `at - 1` and `at` see the same keys but those behind them.
 bool alike(const HeadPattern& pattern, int at, int blocks) {
   for (int key = 0; key < (pattern.causal ? at : blocks); ++key) {
     if (pattern.keeps(at, key) != pattern.keeps(at - 1, key)) return false;

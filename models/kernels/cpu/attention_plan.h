@@ -1,4 +1,4 @@
-// How attention is cut into products on the CPU: tiles of queries that attend to the same keys, but for those behind a
+// Attention on the CPU is cut into products by tiles of queries that attend to the same keys, but for those behind a
 // query. Keys that do not lie in one run are gathered, so that a tile has dense products over what is kept alone.
 #pragma once
 #include <cstdint>
@@ -37,8 +37,8 @@ struct AttentionPlan {
   uint64_t gathered = 0;  // elements of the most keys that a tile gathers
 };
 
-// Of each choice of global blocks: head h has the one of (first_head + h) mod their number. Made once for a shape and
-// kept. Thread safe.
+// A plan for each choice of global blocks: head h has the one of (first_head + h) mod their number. They are made once
+// for a shape and kept. Thread safe.
 using AttentionPlans = std::vector<AttentionPlan>;
 std::shared_ptr<const AttentionPlans> attention_plans(const AttentionShape& shape, bool backward);
 

@@ -1,4 +1,4 @@
-// From a DType to the type of a kernel.
+// Finds the type of a kernel for a DType.
 #pragma once
 #include <fmt/format.h>
 

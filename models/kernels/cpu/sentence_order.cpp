@@ -34,7 +34,7 @@ void order_loss(DType type, const void* logits, const OrderShape& shape, const i
       const T* row = static_cast<const T*>(logits) + b * shape.stride;
       const int32_t label = in_order - targets[b * shape.T];
       const bool counted = label == 0 || label == 1;
-      // How much less likely the other one's logit makes it.
+      // The other label's logit is so much above this one's.
       const float other = counted ? core::widen(row[1 - label]) - core::widen(row[label]) : 0;
       const float e = std::exp(-std::abs(other)), wrong = other > 0 ? 1 / (1 + e) : e / (1 + e);
       losses[b] = counted ? weight * static_cast<double>(std::max(other, 0.0f) + std::log1p(e)) : 0;

@@ -15,7 +15,7 @@ struct TileShape {
   int lanes, rows, columns, group;
 };
 
-// What a sum becomes: C = [sums +] sum [+ bias] [+ C], rounded once to T.
+// A sum becomes C = [sums +] sum [+ bias] [+ C], rounded once to T.
 template <class T>
 struct TileResult {
   T* c = nullptr;
@@ -47,7 +47,7 @@ struct TypedTileKernels {
   // (N, K) with `across`, else (K, N). sums[r · thin_columns + n], of blocks of tile_depth that are added in order.
   void (*thin)(const float* a, int64_t lda, const T* b, int64_t ldb, bool across, int64_t rows, int64_t columns,
                int64_t depth, float* sums);
-  // Rows of sums, `ld` apart, to C.
+  // Writes rows of sums, `ld` apart, to C.
   void (*finish)(const float* from, int64_t ld, int64_t rows, int64_t columns, const TileResult<T>& result);
 };
 

@@ -43,7 +43,7 @@ struct TypedKernels {
   void (*gelu_erf_backward)(const T* x, T* d, T* y, int64_t n);
   // y = silu(gate) · up.
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
-  // From d, the gradient of y: d_up, and d = that of gate.
+  // Makes from d, the gradient of y: d_up, and d = that of gate.
   void (*swiglu_backward)(const T* gate, const T* up, T* d, T* d_up, int64_t n);
   void (*geglu)(const T* gate, const T* up, T* y, int64_t n);
   void (*geglu_backward)(const T* gate, const T* up, T* d, T* d_up, int64_t n);

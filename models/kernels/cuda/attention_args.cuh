@@ -1,4 +1,4 @@
-// What the attention kernels get, and which of them a shape takes.
+// The arguments of the attention kernels, and the choice of those that a shape takes.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -51,7 +51,7 @@ struct AttentionArgs {
   ZRT_HD int64_t queries(int b, int head) const { return int64_t{b} * T * row() + int64_t{head} * width; }
   ZRT_HD int64_t keys(int b, int shared) const { return int64_t{b} * T * row() + C() + int64_t{shared} * width; }
   ZRT_HD int64_t values(int b, int shared) const { return keys(b, shared) + kv(); }
-  // Of out and d_out; of lse and delta.
+  // Elements from the start of out and d_out, then of lse and delta.
   ZRT_HD int64_t output(int b, int head) const { return int64_t{b} * T * C() + int64_t{head} * width; }
   ZRT_HD int64_t statistics(int b, int head) const { return (int64_t{b} * heads + head) * T; }
   // Dropout index of key 0.
@@ -138,7 +138,7 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
   return core::uniform(element & 2 ? high : low) >= a.probability ? a.kept : 0.0f;
 }
 
-// Whether a query sees a key, both before T; `kept` is its head's pattern.
+// True where a query sees a key, both before T; `kept` is its head's pattern.
 __device__ inline bool sees(const AttentionArgs& a, const HeadPattern& kept, int b, int query, int key) {
   if (key > a.last_key(query) || key < a.first_key(b, query)) return false;
   return !a.pattern.sparse() || kept.keeps(query / a.pattern.block, key / a.pattern.block);

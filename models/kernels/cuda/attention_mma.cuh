@@ -40,14 +40,14 @@ struct SharedTile {
   __device__ static uint32_t offset(int row, int chunk) {
     return static_cast<uint32_t>((row * chunks + (chunk ^ swizzle(row))) * 16);
   }
-  // Of chunk 2 · step + odd; with a constant `step` most of it is, too.
+  // The offset of chunk 2 · step + odd; with a constant `step` most of it is constant, too.
   __device__ static uint32_t offset(int row, int step, int odd) {
     const int high = 2 * step / (mask + 1) * (mask + 1), low = 2 * step - high;
     return static_cast<uint32_t>(row * row_bytes + (low ^ (odd ^ swizzle(row))) * 16 + high * 16);
   }
 
-  // Rows from `from`, `stride` elements apart; what lies behind `valid_rows` or `valid_width` becomes zero. A thread
-  // copies one chunk of every `pass` rows; these are a multiple of eight, so that swizzling is the same for all.
+  // Copies rows from `from`, `stride` elements apart; what lies behind `valid_rows` or `valid_width` becomes zero. A
+  // thread copies one chunk of every `pass` rows; these are a multiple of eight, so that swizzling is the same for all.
   template <int rows, int threads, class E>
   __device__ static void load(uint32_t to, const E* from, int64_t stride, int valid_rows, int valid_width) {
     constexpr int pass = threads / chunks / 8 * 8;
@@ -75,14 +75,14 @@ struct SharedTile {
     ldmatrix<true>(
         r, tile + offset(lane % 8 + lane / 16 * 8, step, lane / 8 % 2) + static_cast<uint32_t>(row * row_bytes));
   }
-  // As the right operand, of two pieces of 8 columns: r[0], r[1] and r[2], r[3]. Rows of the tile are columns of the
-  // operand …
+  // Loads the right operand, of two pieces of 8 columns: r[0], r[1] and r[2], r[3]. Rows of the tile are columns of the
+  // operand.
   __device__ static void right(uint32_t (&r)[4], uint32_t tile, int row, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     ldmatrix<false>(
         r, tile + offset(lane % 8 + lane / 16 * 8, step, lane / 8 % 2) + static_cast<uint32_t>(row * row_bytes));
   }
-  // … or its rows. `row` is a multiple of 8 here and above.
+  // Loads the same where rows of the tile are rows of the operand. `row` is a multiple of 8 here and above.
   __device__ static void right_transposed(uint32_t (&r)[4], uint32_t tile, int row, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     ldmatrix<true>(r, tile + offset(lane % 16, step, lane / 16) + static_cast<uint32_t>(row * row_bytes));

@@ -1,6 +1,6 @@
-// In which order the blocks of an attention kernel take tiles of heads: chunks of heads whose keys and values fit the
-// L2 cache, one after the other, and within a chunk the longest tiles of all its heads first, so that the last blocks
-// to run are short ones.
+// The order in which the blocks of an attention kernel take tiles of heads: chunks of heads whose keys and values fit
+// the L2 cache, one after the other, and within a chunk the longest tiles of all its heads first, so that the last
+// blocks to run are short ones.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -53,7 +53,8 @@ struct OnlineSoftmax {
     }
   }
 
-  // What the results are divided by is in `factor`; save(row of the warp, log of the sum of exponentials).
+  // Writes to `factor` what results are multiplied by, 1 / sum; calls save(row of the warp, log of the sum of
+  // exponentials).
   template <class Save>
   __device__ void finish(float (&factor)[M][2], float scale, const Save& save) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -1,13 +1,13 @@
-// What the gradients of attention need of each query.
+// The statistics of each query that the gradients of attention need.
 #pragma once
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
 
 namespace zrt::models::cuda {
 
-// Of a warp's rows, M pieces of 16 queries from `first` on: the logarithm to base 2 of the sum of exponentials, and
-// delta, the row sums of out · d_out, which are also written for the kernel of the keys. d_out: rows `row` … of a tile.
-// Four threads have a row, as in accumulators.
+// Finds, for a warp's rows, M pieces of 16 queries from `first` on: the logarithm to base 2 of the sum of exponentials,
+// and delta, the row sums of out · d_out, which are also written for the kernel of the keys. d_out: rows `row` … of a
+// tile. Four threads have a row, as in accumulators.
 template <class E, class Tile, int M>
 __device__ inline void row_statistics(float (&lse)[M][2], float (&delta)[M][2], const AttentionArgs& a, int b, int head,
                                       int first, const std::byte* d_out, int row) {

@@ -1,5 +1,5 @@
-// What sparse attention reads, in units of 16 positions: a block of threads lists in shared memory the units of which
-// any of its own rows keeps some, and goes over these alone, as many at a time as a tile has room for.
+// Sparse attention reads units of 16 positions: a block of threads lists in shared memory the units of which any of its
+// own rows keeps some, and goes over these alone, as many at a time as a tile has room for.
 #pragma once
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
@@ -8,7 +8,7 @@ namespace zrt::models::cuda {
 
 inline constexpr int unit_rows = 16;
 
-// Behind the tiles in dynamic shared memory.
+// The list lies behind the tiles in dynamic shared memory.
 struct UnitList {
   static constexpr uint16_t none = 0xffff;  // fills the last tile
   static constexpr int most_own = 8;        // that a block has as its rows
@@ -33,13 +33,13 @@ struct KeptUnits {
         pattern(a.pattern_of(head)),
         by_block(ShortDivision::by(a.pattern.block / unit_rows)),
         units((a.T + unit_rows - 1) / unit_rows) {}
-  // Either may be none or lie behind the end.
+  // True where a query's unit keeps some of a key's; either may be none or lie behind the end.
   __device__ bool keeps(int query, int key) const {
     if (query >= units || key >= units || !pattern.keeps(by_block.of(query), by_block.of(key))) return false;
     // The first of the queries sees the most keys before them.
     return args.positions == nullptr || (key + 1) * unit_rows > args.document_start(b, query * unit_rows);
   }
-  // Whether any of the queries [first, end) keeps a key.
+  // True where any of the queries [first, end) keeps a key.
   __device__ bool any_keeps(int first, int end, int key) const {
     for (int query = first; query < end; ++query) {
       if (keeps(query, key)) return true;
@@ -95,7 +95,7 @@ __device__ inline int unit_position(const uint16_t* units, int row) {
   return units[row / unit_rows] * unit_rows + row % unit_rows;
 }
 
-// As SharedTile::load(), of rows that lie where a list says.
+// Does what SharedTile::load() does, for rows that lie where a list says.
 template <int width, int rows, int threads, class E>
 __device__ inline void load_units(uint32_t to, const E* from, int64_t stride, const uint16_t* units, int T,
                                   int valid_width) {

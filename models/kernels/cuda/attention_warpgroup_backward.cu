@@ -1,4 +1,5 @@
-// As attention_backward.cu, in two kernels: a block of the one has 64 queries of a head, one of the other 64 keys.
+// Does what attention_backward.cu does, in two kernels: a block of the one has 64 queries of a head, one of the other
+// 64 keys.
 #include "models/kernels/cuda/attention_statistics.cuh"
 #include "models/kernels/cuda/attention_warpgroup.cuh"
 
@@ -99,8 +100,8 @@ __device__ int query_tiles(const AttentionArgs& a, int b, int first, int last_ke
   }
 }
 
-// Of a tile of queries and d_out, and of their statistics and positions, which end at the next place where tiles may
-// begin.
+// The bytes of a tile of queries and d_out, and of their statistics and positions, which end at the next place where
+// tiles may begin.
 template <int halves>
 constexpr uint32_t stage_bytes_of = 2 * GroupTile<halves>::bytes + tile_align;
 template <int halves>

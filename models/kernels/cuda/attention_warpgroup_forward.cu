@@ -1,4 +1,4 @@
-// As attention_forward.cu, a block with 64 queries of a head.
+// Does what attention_forward.cu does, a block with 64 queries of a head.
 #include "models/kernels/cuda/attention_softmax.cuh"
 #include "models/kernels/cuda/attention_warpgroup.cuh"
 

@@ -16,7 +16,7 @@ namespace zrt::models::cuda {
 inline constexpr int64_t column_block = 32 * group, row_block = 8, least_rows = 32;
 inline constexpr int column_blocks = 4, wanted_blocks = 132 * column_blocks;
 
-// How many parts the rows are cut into. Depends on the sizes alone.
+// The number of parts that the rows are cut into, which depends on the sizes alone.
 inline int64_t row_parts(int64_t rows, int64_t n) {
   const int64_t across = std::max<int64_t>(1, (n + column_block - 1) / column_block);
   return std::clamp<int64_t>(wanted_blocks / across, 1, std::max<int64_t>(1, (rows + least_rows - 1) / least_rows));

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(row_threads) find_parts(const T* logits, const
   if (threadIdx.x == 0) found[r] = {max, target >= 0 ? widen(row[target]) : 0.0f, sum};
 }
 
-// What is known of a whole row from the parts of all ranks. The factor of the largest part is 1.
+// Returns what is known of a whole row from the parts of all ranks. The factor of the largest part is 1.
 __device__ LogitPart join_parts(const LogitPart* parts, int64_t ranks, int64_t stride) {
   LogitPart whole = parts[0];
   for (int64_t i = 1; i < ranks; ++i) {

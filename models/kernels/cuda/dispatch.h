@@ -1,4 +1,4 @@
-// From run-time facts about the arguments of a kernel to template arguments.
+// Makes template arguments of run-time facts about the arguments of a kernel.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +31,7 @@ void with_flag(bool flag, Body&& body) {
   return body(std::false_type{});
 }
 
-// Whether every pointer (null ones count) can be read 16 bytes at a time.
+// True where every pointer (null ones count) can be read 16 bytes at a time.
 template <class... Pointer>
 bool aligned16(const Pointer*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15) == 0;

@@ -23,7 +23,7 @@ __device__ Piece own_piece(int64_t columns) {
   return {warp / pieces, warp % pieces * piece + threadIdx.x % 32 * group};
 }
 
-// Bits as they are.
+// Copies bits as they are.
 template <class T>
 __device__ void copy_group(T* to, const T* from, int64_t left) {
   if (whole(to, left) && whole(from, left)) {

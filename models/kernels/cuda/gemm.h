@@ -10,7 +10,7 @@ namespace zrt::models::cuda {
 // Throws core::Error for types that cuBLASLt does not multiply. Needs no GPU; which algorithm runs is settled by the
 // library's own rules on the first call of run, without timing, and stays.
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec);
-// That, or with GemmSpec::fp8 one of operands of e4m3 behind kernels that round them.
+// Makes the same, or with GemmSpec::fp8 a product of operands of e4m3 behind kernels that round them.
 std::unique_ptr<Gemm> make_any_gemm(const GemmSpec& spec);
 
 std::string products_library();  // with its version

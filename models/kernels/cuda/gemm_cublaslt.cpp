@@ -89,7 +89,7 @@ class LtGemm : public Gemm {
         fmt::format("cuBLASLt {} has no product {} for pointers on {} bytes.", lt_version(), spec.text(), bytes));
   }
 
-  // What the kernel file in use lists for the product.
+  // Returns the algorithm that the kernel file in use lists for the product.
   std::optional<cublasLtMatmulAlgo_t> listed() const {
     const auto words = listed_algorithm(whole_.spec());
     if (!words) return std::nullopt;

@@ -43,7 +43,7 @@ class Fp8Gemm : public Gemm {
   }
 
  private:
-  // Of every operand: the parts of its largest magnitude and its scale.
+  // Every operand's bytes: the parts of its largest magnitude and its scale.
   static constexpr uint64_t operand_bytes =
       (quantise_parts * sizeof(uint32_t) + sizeof(float) + unit - 1) / unit * unit;
 

@@ -29,7 +29,7 @@ __device__ inline void put_gradients(const GradTarget& target, int64_t at, int64
   save(to, left, sums);
 }
 
-// Eight elements from `at` on, of which `left` exist.
+// Writes eight elements from `at` on, of which `left` exist.
 __device__ inline void write_gradients(const GradTarget& target, int64_t at, int64_t left, float (&sums)[group]) {
   if (target.type == DType::f32) return put_gradients<float>(target, at, left, sums);
   if (target.type == DType::bf16) return put_gradients<core::bf16>(target, at, left, sums);

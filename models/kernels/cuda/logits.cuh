@@ -1,4 +1,4 @@
-// What the kernels of losses share: reading a row of logits with a block, and the gradient of its elements.
+// The kernels of losses share these: reading a row of logits with a block, and the gradient of its elements.
 #pragma once
 #include <cfloat>
 
@@ -10,7 +10,7 @@ namespace zrt::models::cuda {
 
 inline constexpr int row_threads = 512;  // of a block, which has a row
 
-// Of numbers up to 0. Below 2^-126 the fast one is 0, which takes fewer instructions than a subnormal number.
+// Returns e^x for x up to 0. Below 2^-126 the fast one is 0, which takes fewer instructions than a subnormal number.
 template <class T>
 __device__ float exponential(float x) {
   return sizeof(T) == 4 ? expf(x) : exp2_fast(x * 1.4426950408889634f);
@@ -53,7 +53,7 @@ __device__ Parts parts_of(const T* row, int64_t V) {
 template <class T>
 inline constexpr int groups_at_once = sizeof(T) == 4 ? 2 : 4;
 
-// What a thread finds in its groups of a row, which begin at `main`.
+// Returns what a thread finds in its groups of a row, which begin at `main`.
 template <class T>
 __device__ Running<T> read_groups(const T* main, int groups) {
   Running<T> running;
@@ -75,8 +75,8 @@ __device__ Running<T> read_groups(const T* main, int groups) {
   return running;
 }
 
-// Of a block's row: the largest logit and the sum of e^(logit - max). Every thread gets it; its barriers are behind
-// every thread's reading of the row.
+// The largest logit of a block's row and the sum of e^(logit - max). Every thread gets them from row_sum(), whose
+// barriers are behind every thread's reading of the row.
 struct RowSum {
   float max;
   double sum;
@@ -120,8 +120,8 @@ __device__ void save_gradient(const Gradient& g, T* main, int k, float (&x)[grou
   save_words(main + group * k, x);
 }
 
-// Behind all groups: mends the target's element, by the thread that wrote its group, every row_threads-th of which it
-// has.
+// Mends the target's element behind all groups, in the thread that wrote its group: it has every row_threads-th of
+// them.
 template <class T>
 __device__ void save_target(const Gradient& g, const Parts& parts, T* main) {
   const int64_t at = g.target - parts.lead;

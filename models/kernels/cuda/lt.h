@@ -24,7 +24,7 @@ class LtProblem {
   explicit LtProblem(const GemmSpec& spec);
 
   const GemmSpec& spec() const { return spec_; }
-  // Of the library's own workspace, a function of the spec alone; it must lie on 256 bytes.
+  // The bytes of the library's own workspace, a function of the spec alone; it must lie on 256 bytes.
   uint64_t workspace_bytes() const;
 
   // At most `count` algorithms for pointers that are multiples of `alignment` bytes, the library's favourite first. All
@@ -33,10 +33,10 @@ class LtProblem {
   // between, Hopper's tensor cores keep about 14 bits of them. Empty when the library has none.
   std::vector<cublasLtMatmulAlgo_t> algorithms(uint32_t alignment, int count) const;
 
-  // What is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond what fp32
-  // shows, and wants rows of the matrix before GELU on 16 bytes.
+  // False for what is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond
+  // what fp32 shows, and wants rows of the matrix before GELU on 16 bytes.
   bool library_has(uint32_t alignment) const;
-  // Whether an algorithm that did not come from algorithms() runs here and is one that they might return.
+  // True where an algorithm that did not come from algorithms() runs here and is one that they might return.
   bool runs(const cublasLtMatmulAlgo_t& algorithm) const;
 
   // Queues the product on the calling thread's stream.

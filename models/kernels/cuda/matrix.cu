@@ -8,7 +8,7 @@ namespace {
 
 constexpr int threads = 256;
 
-// In order, so that the bits are the host's.
+// Adds in order, so that the bits are the host's.
 __global__ void trace_kernel(const float* x, int64_t n, float least, float* scale) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i * n + i]);

@@ -19,7 +19,7 @@ struct NormArgs {
   float base;  // added to gamma, of an RMS norm
 };
 
-// What a group of a row is made of. All groups are loaded before any sum is written, which may be where they lie.
+// The inputs of a group of a row. All groups are loaded before any sum is written, which may be where they lie.
 template <class T, bool residual>
 struct Inputs {
   Raw<T> x, b;  // b only of a residual sum

@@ -37,8 +37,8 @@ struct Args {
   float base;       // added to gamma, of an RMS norm
 };
 
-// Both sums, over the block of at most `most` warps, a power of two. `shared` alternates between two halves, so that
-// one barrier is enough.
+// Returns both sums, over the block of at most `most` warps, a power of two. `shared` alternates between two halves, so
+// that one barrier is enough.
 template <int most>
 __device__ float2 block_sums(float a, float b, float2* shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -53,7 +53,7 @@ __device__ float2 block_sums(float a, float b, float2* shared) {
   return sums;
 }
 
-// What a thread has of a row.
+// The inputs that a thread has of a row.
 template <class T>
 struct RowInputs {
   Raw<T> x, dy, add;
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
   }
 }
 
-// For rows longer than a block has registers for: the sums of the columns, and then dx, which may overwrite dy.
+// Rows longer than a block has registers for take two passes: the sums of the columns, and then dx, which may overwrite
+// dy.
 template <class T, bool centred>
 struct WeightTerms {
   static constexpr int sums = centred ? 2 : 1, at_once = 1;

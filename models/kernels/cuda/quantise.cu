@@ -32,7 +32,7 @@ __device__ uint32_t block_largest(uint32_t x, uint32_t* shared) {
   return largest;
 }
 
-// Where a matrix has its groups, which are numbered row after row.
+// The groups of a matrix, which are numbered row after row.
 struct Groups {
   const bf16* x;
   int64_t rows, in_row, ld;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(parts_threads) largest_parts(Groups groups, ui
   if (threadIdx.x == 0) parts[blockIdx.x] = largest;
 }
 
-// What elements are multiplied by, and whether all are numbers; the first block writes the inverse.
+// The factor that elements are multiplied by, and whether all are numbers; the first block writes the inverse.
 struct Scaling {
   float factor;
   bool finite;

@@ -1,4 +1,4 @@
-// From bf16 to e4m3 with one scale per tensor, for products of fp8.
+// Rounds bf16 to e4m3 with one scale per tensor, for products of fp8.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What tells the order of two runs of text: one row for each sample, so one pass of few threads.
+// Kernels for telling the order of two runs of text: one row for each sample, so one pass of few threads.
 #include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/sentence_order.h"

@@ -14,8 +14,8 @@ namespace {
 constexpr int digit_bits = 9, digits = 1 << digit_bits;
 constexpr int warps = 8, per_warp = 128, per_block = warps * per_warp;
 
-// What rows are sorted by: the number of their token among V, counted from 1; 0 for lower tokens, V + 1 for higher
-// ones.
+// Rows are sorted by these keys: the number of their token among V, counted from 1; 0 for lower tokens, V + 1 for
+// higher ones.
 struct Keys {
   const int32_t* tokens;
   int64_t first_token, V;

@@ -13,7 +13,7 @@ namespace zrt::models::cuda {
 
 inline constexpr int group = 8;
 
-// What eight elements are while they wait in registers.
+// Eight elements while they wait in registers.
 template <class T>
 struct Raw {
   uint4 words[group * sizeof(T) / 16];
@@ -93,7 +93,7 @@ __device__ inline Raw<T> pack(const float (&x)[group]) {
   return raw;
 }
 
-// Whether all of the group is there and can be moved 16 bytes at a time.
+// True where all of the group is there and can be moved 16 bytes at a time.
 __device__ inline bool whole(const void* group_at, int64_t left) {
   return left >= group && (reinterpret_cast<uintptr_t>(group_at) & 15) == 0;
 }

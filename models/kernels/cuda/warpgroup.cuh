@@ -24,12 +24,12 @@ __device__ inline uint64_t operand(uint32_t address, uint32_t next) {
   constexpr uint64_t eight_rows = 1024 >> 4, swizzle_128 = uint64_t{1} << 62;
   return (address & 0x3ffff) >> 4 | uint64_t{next >> 4} << 16 | eight_rows << 32 | swizzle_128;
 }
-// What the instructions know a part of a tile by: 16 columns at 16 · step of rows from `address` on, a multiple of 8 …
+// Describes a part of a tile to the instructions: 16 columns at 16 · step of rows from `address` on, a multiple of 8.
 __device__ inline uint64_t rows_operand(uint32_t address, int step) {
   return operand(address + static_cast<uint32_t>(32 * step), 16);
 }
-// … or 16 rows at 16 · step of all columns, for an operand along whose products the tile's rows lie (`turned`). With
-// `next` these are the 128 columns of two tiles.
+// Describes 16 rows at 16 · step of all columns, for an operand along whose products the tile's rows lie (`turned`).
+// With `next` these are the 128 columns of two tiles.
 __device__ inline uint64_t turned_operand(uint32_t tile, int step, uint32_t next = 16) {
   return operand(tile + static_cast<uint32_t>(16 * 128 * step), next);
 }
@@ -88,7 +88,7 @@ __device__ inline void wait_for_products(Results&... results) {
   "%24, " \
   "%25, %26, %27, %28, %29, %30, %31}, "
 
-// c = or += a · b: b as its rows' or, turned, its columns' products. a: rows of a tile, or turned its columns …
+// c = or += a · b: b as its rows' or, turned, its columns' products. a: rows of a tile, or turned its columns.
 template <class E, bool turned, bool a_turned = false>
 __device__ inline void multiply(float (&c)[8][4], uint64_t a, uint64_t b, bool add) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -103,7 +103,8 @@ __device__ inline void multiply(float (&c)[8][4], uint64_t a, uint64_t b, bool a
   }
 #endif
 }
-// … or registers, as mma has its left operand; they keep their values until the product is done.
+// Multiplies alike, with `a` in registers, as mma has its left operand; they keep their values until the product is
+// done.
 template <class E, bool turned>
 __device__ inline void multiply(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, bool add) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -94,7 +94,7 @@ void capped_softmax_backward(float* s, const float* dp, T* p, T* ds, int64_t val
                    [&](int64_t i) { return scale * (1.0f - tanh[i] * tanh[i]); });
 }
 
-// What is known of V logits, of which `target` may be none (-1).
+// Returns what is known of V logits, of which `target` may be none (-1).
 template <class T>
 LogitPart logit_part(const T* logits, int64_t V, int64_t target) {
   constexpr int64_t piece = 1024;
@@ -107,7 +107,7 @@ LogitPart logit_part(const T* logits, int64_t V, int64_t target) {
   return part;
 }
 
-// That of a whole row from its parts, which lie `stride` apart. The factor of the largest part is 1.
+// Returns what is known of a whole row from its parts, which lie `stride` apart. The factor of the largest part is 1.
 inline LogitPart join_parts(const LogitPart* parts, int64_t n, int64_t stride) {
   LogitPart whole = parts[0];
   for (int64_t i = 1; i < n; ++i) {

@@ -5,8 +5,8 @@ inline void copy_elements(const T* from, int64_t n, float scale, float* to) {
   for (int64_t w = 0; w < W; ++w) to[w] = w < n ? core::widen(from[w]) * scale : 0.0f;
 }
 
-// What is packed lies side by side: the panels of a few depths are written together, so that a line is read once; no
-// more than a set of the first-level cache holds, where lines lie a multiple of 4 KiB apart.
+// Packs rows or columns that lie side by side: the panels of a few depths are written together, so that a line is read
+// once; no more than a set of the first-level cache holds, where lines lie a multiple of 4 KiB apart.
 template <class T, int W>
 void pack_along(const T* from, int64_t ld, int64_t count, int64_t depth, float scale, float* to) {
   constexpr int64_t group = 8;
@@ -36,8 +36,8 @@ void pack_along(const T* from, int64_t ld, int64_t count, int64_t depth, float s
   }
 }
 
-// What is packed lies `ld` apart: blocks of L x L are turned. Runs of a row are too short for the hardware to foresee,
-// so those of the next panel are asked for.
+// Packs rows or columns that lie `ld` apart: blocks of L x L are turned. Runs of a row are too short for the hardware
+// to foresee, so those of the next panel are asked for.
 template <class T, int W>
 void pack_across(const T* from, int64_t ld, int64_t count, int64_t depth, float scale, float* to) {
   for (int64_t w = 0; w < count; w += W) {
