@@ -22,7 +22,8 @@ std::string shown(const char* key, std::optional<int64_t> given, std::optional<i
   throw core::ConfigError(shown("train_batch_size", given.train, result.train) + ", " +
                           shown("train_micro_batch_size_per_gpu", given.micro, result.micro) + ", " +
                           shown("gradient_accumulation_steps", given.accumulation, result.accumulation) + ", " +
-                          std::to_string(given.ranks) + " data-parallel rank" + (given.ranks == 1 ? ": " : "s: ") + what);
+                          std::to_string(given.ranks) + " data-parallel rank" + (given.ranks == 1 ? ": " : "s: ") +
+                          what);
 }
 
 // Two numbers make the third: `each` samples go through all ranks at a time, and the batch is so many times that.

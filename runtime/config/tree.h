@@ -20,7 +20,7 @@ struct Applied {
 struct Tree {
   Document document;
   std::vector<Applied> applied;
-  std::map<std::string, From> recorded;  // origins that a config.resolved.json recorded
+  std::map<std::string, From> recorded;        // origins that a config.resolved.json recorded
   std::map<std::string, std::string> written;  // by path: the other spelling, or the old key, that was given
   std::vector<std::string> warnings;
   Problems problems;
@@ -28,7 +28,7 @@ struct Tree {
   From origin(std::string_view path) const;
   // "ds.json:12", "ds.json:12, as zero_optimization.prefetch_bucket_size", "--set run.steps" or "--device".
   std::string place(std::string_view path) const;
-  int line(std::string_view path) const;           // of the file; 0: none
+  int line(std::string_view path) const;  // of the file; 0: none
   // The value at a path, null when there is none.
   const nlohmann::json* find(std::string_view path) const;
 };

@@ -22,20 +22,34 @@ namespace {
 struct Way {
   const char* name;
   AttentionPattern pattern;
+  int64_t document = 0;  // tokens of each document of a sample; 0: a sample is one
 };
+
+// Scores that samples of documents need, as a share of those that dense attention has.
+double share(const Way& way, int64_t T) {
+  if (way.document == 0) return way.pattern.share(T);
+  const double length = static_cast<double>(way.document), all = static_cast<double>(T);
+  return all / length * length * (length + 1) / (all * (all + 1));
+}
 
 // Buffers of one way, so that ways can be timed in turns.
 class Run {
  public:
-  explicit Run(const AttentionShape& s)
+  explicit Run(const AttentionShape& s, int64_t document = 0)
       : shape_(s),
+        positions_(DType::f32, s.B * s.T),
         qkv_(KernelBuffer::random(s.type, s.B * s.T * s.row())),
         out_(KernelBuffer::random(s.type, s.B * s.T * s.C())),
         d_out_(KernelBuffer::random(s.type, s.B * s.T * s.C())),
         d_qkv_(s.type, s.B * s.T * s.row()),
         lse_(DType::f32, s.B * s.heads * s.T),
         space_(DType::f32, static_cast<int64_t>(
-                               std::max(attention_forward_workspace(s), attention_backward_workspace(s)) / 4 + 1)) {}
+                               std::max(attention_forward_workspace(s), attention_backward_workspace(s)) / 4 + 1)) {
+    if (document == 0) return;
+    auto* const places = reinterpret_cast<int32_t*>(positions_.host_bytes().data());
+    for (int64_t row = 0; row < s.B * s.T; ++row) places[row] = static_cast<int32_t>(row % s.T % document);
+    shape_.positions = static_cast<const int32_t*>(static_cast<const KernelBuffer&>(positions_).data());
+  }
   void forward() { attention_forward(shape_, qkv_.data(), out_.data(), lse_.floats(), {}, 0, space()); }
   void backward() {
     attention_backward(shape_, qkv_.data(), out_.data(), lse_.floats(), d_out_.data(), d_qkv_.data(), {}, 0, space());
@@ -44,6 +58,7 @@ class Run {
  private:
   std::byte* space() { return static_cast<std::byte*>(space_.data()); }
   AttentionShape shape_;
+  KernelBuffer positions_;  // words by their size alone
   KernelBuffer qkv_, out_, d_out_, d_qkv_, lse_, space_;
 };
 
@@ -61,33 +76,30 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-}  // namespace
-
-TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") {
+// Times ways in turns, the first of which is the measure.
+void compare(const std::vector<Way>& ways, std::initializer_list<int64_t> lengths) {
   const bool gpu = test_device() == core::DeviceKind::cuda;
-  using Kind = AttentionPattern::Kind;
-  const Way ways[] = {{"dense", {}},
-                      {"fixed, 8 blocks of 16, 1 of 8 global", {Kind::fixed, true, false, 16, 8, 1, 8}},
-                      {"sliding, 16 blocks of 16, 1 global", {Kind::sliding, true, false, 16, 16, 1, 1}}};
   fmt::print("{:5} {:40} {:>7} {:>11} {:>7} {:>11} {:>7} {:>7}\n", "T", "pattern", "kept", "forward ms", "÷ dense",
              "backward ms", "÷ dense", "both");
-  for (const int64_t T : {512, 2048, 4096}) {
+  for (const int64_t T : lengths) {
     const int64_t B = gpu ? 16384 * 2 / T : 1;
     std::vector<Run> runs;
+    runs.reserve(ways.size());
     for (const Way& way : ways) {
-      runs.emplace_back(
-          AttentionShape{B, T, gpu ? 16 : 8, gpu ? 16 : 8, 64, gpu ? DType::bf16 : DType::f32, 0, 0, 0, way.pattern});
+      AttentionShape shape{B, T, gpu ? 16 : 8, gpu ? 16 : 8, 64, gpu ? DType::bf16 : DType::f32, 0, 0, 0, way.pattern};
+      shape.documents = way.document > 0;
+      runs.emplace_back(shape, way.document);
       runs.back().forward(), runs.back().backward();
     }
-    std::vector<std::vector<double>> forward(std::size(ways)), backward(std::size(ways));
+    std::vector<std::vector<double>> forward(ways.size()), backward(ways.size());
     const int rounds = gpu ? 15 : 9, times = gpu ? 5 : 1;
     for (int round = 0; round < rounds; ++round) {
-      for (size_t way = 0; way < std::size(ways); ++way) {
+      for (size_t way = 0; way < ways.size(); ++way) {
         forward[way].push_back(seconds(times, [&] { runs[way].forward(); }));
         backward[way].push_back(seconds(times, [&] { runs[way].backward(); }));
       }
     }
-    for (size_t way = 0; way < std::size(ways); ++way) {
+    for (size_t way = 0; way < ways.size(); ++way) {
       const double f = median(forward[way]), b = median(backward[way]);
       std::vector<double> ratio_f, ratio_b, ratio;
       for (size_t i = 0; i < static_cast<size_t>(rounds); ++i) {
@@ -95,9 +107,28 @@ TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") 
         ratio.push_back((forward[way][i] + backward[way][i]) / (forward[0][i] + backward[0][i]));
       }
       fmt::print("{:5} {:40} {:7.3f} {:11.3f} {:7.3f} {:11.3f} {:7.3f} {:7.3f}\n", T, ways[way].name,
-                 ways[way].pattern.share(T), f * 1e3, median(ratio_f), b * 1e3, median(ratio_b), median(ratio));
+                 share(ways[way], T), f * 1e3, median(ratio_f), b * 1e3, median(ratio_b), median(ratio));
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") {
+  using Kind = AttentionPattern::Kind;
+  compare({{"dense", {}},
+           {"fixed, 8 blocks of 16, 1 of 8 global", {Kind::fixed, true, false, 16, 8, 1, 8}},
+           {"sliding, 16 blocks of 16, 1 global", {Kind::sliding, true, false, 16, 16, 1, 1}}},
+          {512, 2048, 4096});
+}
+
+TEST_CASE("time of attention in samples of documents by time of dense attention", "[.measures]") {
+  compare({{"one document", {}},
+           {"the same, by documents", {}, 4096},
+           {"documents of 512 tokens", {}, 512},
+           {"documents of 128 tokens", {}, 128},
+           {"documents of 32 tokens", {}, 32}},
+          {2048, 4096});
 }
 
 // Ways of as many multiply-adds: so many heads of 128 elements, or half as many of 256.

@@ -61,8 +61,9 @@ TEST_CASE("an optimizer of another trainer is answered with what does its work")
 }
 
 TEST_CASE("an error of a key in its other spelling names that, too") {
-  CHECK_THAT(error_of(R"("parallel": {"tensor_model_parallel_size": "a"})"),
-             Contains(R"(parallel.tensor = "a" (run.json:1, as parallel.tensor_model_parallel_size) has the wrong type)"));
+  CHECK_THAT(
+      error_of(R"("parallel": {"tensor_model_parallel_size": "a"})"),
+      Contains(R"(parallel.tensor = "a" (run.json:1, as parallel.tensor_model_parallel_size) has the wrong type)"));
   CHECK_THAT(error_of(R"("parallel": {"tensor": "a"})"), Contains(R"(parallel.tensor = "a" (run.json:1) has)"));
 }
 
