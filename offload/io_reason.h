@@ -1,4 +1,4 @@
-// What the system says about a failed transfer, and what a user can do about it.
+// Puts into words what the system says about a failed transfer, and what a user can do about it.
 #pragma once
 #include <string>
 

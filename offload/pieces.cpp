@@ -107,7 +107,7 @@ void PieceMover::start(const Extent& extent, unsigned slot) {
   transfers_->start(slot, t);
 }
 
-// Whether the piece is complete. What is not moves on from the last multiple of the alignment, which direct I/O needs.
+// True once the piece is complete. Else it moves on from the last multiple of the alignment, which direct I/O needs.
 bool PieceMover::advance(const Extent& extent, const Transfers::Done& done) {
   Slot& slot = slots_[done.slot];
   const bool again = done.result == -EINTR || done.result == -EAGAIN;

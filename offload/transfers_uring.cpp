@@ -81,7 +81,7 @@ class UringTransfers : public Transfers {
     return t.data + t.bytes <= end ? static_cast<int>(after - pinned_.begin()) - 1 : -1;
   }
 
-  // What was queued might be carried out by a later start(), with memory that is no longer ours: there is none.
+  // No start() succeeds after this: it might carry out what was queued, with memory that is no longer ours.
   [[noreturn]] void refuse(const char* what, int error) {
     broken_ = true;
     throw core::DataError(

@@ -38,7 +38,7 @@ class BlendedDataset : public SampleSource {
   std::vector<DatasetFacts> datasets() const override;
   std::vector<std::string> left_out() const override { return of_parts(&SampleSource::left_out); }
   std::vector<std::string> fullness() const override { return of_parts(&SampleSource::fullness); }
-  // Which dataset, and which of its samples.
+  // Returns a sample's dataset, and its number there.
   std::pair<int64_t, int64_t> part(int64_t sample) const;
 
  private:

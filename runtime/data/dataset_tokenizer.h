@@ -27,7 +27,7 @@ struct DatasetTokenizer {
 // description.
 std::optional<DatasetTokenizer> common_tokenizer(const std::vector<std::string>& prefixes, int64_t model_vocabulary);
 
-// As the descriptions of datasets and checkpoints name it.
+// Returns the text by which the descriptions of datasets and checkpoints name it.
 std::string tokenizer_text(const DatasetTokenizer& tokenizer);
 std::string tokenizer_text(const Tokenizer& tokenizer);
 

@@ -15,7 +15,7 @@ std::string normalised_document(std::string_view document);
 // Holds 16 bytes for each different document, in a table that is at most three quarters full.
 class DuplicateFinder {
  public:
-  // Whether an equal document was asked about before.
+  // True where an equal document was asked about before.
   bool seen(std::string_view document);
 
  private:

@@ -16,7 +16,7 @@ using OnTokens = std::function<void(int64_t tokens, int64_t all)>;
 struct DescribeOptions {
   std::string prefix;     // as data.train names it (open_documents)
   std::string tokenizer;  // make_tokenizer(): the one that made the ids
-  std::string eod = {};   // … and its token that ends documents
+  std::string eod = {};   // the token of that tokenizer that ends documents
   std::string language;   // for the description
   bool force = false;     // replace a description and a tokenizer's file that are there
   OnTokens progress;

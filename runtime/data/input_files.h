@@ -1,4 +1,4 @@
-// Which files the inputs of a build name.
+// Finds the files that the inputs of a build name.
 #pragma once
 #include <string>
 #include <vector>

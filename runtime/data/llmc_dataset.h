@@ -43,7 +43,7 @@ class LlmcDataset : public TokenDocuments {
   int64_t tokens_ = 0, token_bytes_ = 0;
 };
 
-// Whether `name` is for this reader: it ends in .bin.
+// True where `name` is for this reader: it ends in .bin.
 bool is_llmc_name(const std::string& name);
 // True for a number, little-endian, that files of llm.c begin with.
 bool is_llmc_magic(int32_t number);

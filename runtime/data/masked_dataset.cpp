@@ -15,7 +15,7 @@ namespace zrt::runtime::data {
 namespace {
 
 constexpr uint32_t masking_step = 0xfffffffeu;  // no step of training has this number
-// What random numbers are for: RngKey::tensor.
+// The purposes of random numbers: RngKey::tensor.
 enum : uint32_t { order_of_words, treatment, other_token, cut_of_text, order_of_runs };
 
 // A number below `count` from a word.

@@ -25,8 +25,9 @@ struct MaskedOptions {
   int32_t end = -1;
 };
 
-// What tokens are of words; of single tokens, each is a word. `tokenizer`: of the text; null where it is unknown.
-// Throws ConfigError where masking needs one, and where it uses an id of masking for text.
+// Says of each token which part of a word it is; where masking is of single tokens, each is a word. `tokenizer` is that
+// of the text; null where it is unknown. Throws ConfigError where masking needs one, and where it uses an id of masking
+// for text.
 std::vector<WordPart> word_parts(const models::Masking& masking, const Tokenizer* tokenizer, int64_t vocabulary);
 
 class MaskedDataset : public SampleSource {

@@ -1,4 +1,4 @@
-// What the trainer reads: numbered samples of S tokens and their S targets.
+// The trainer reads numbered samples of S tokens and their S targets.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace zrt::runtime::data {
 
-// Where a sample's first token lies.
+// The place of a sample's first token.
 struct SampleOrigin {
   int64_t dataset = 0;   // of those in data.train, in their order
   int64_t document = 0;  // in the dataset
@@ -40,7 +40,7 @@ class SampleSource {
   virtual int64_t counted(int64_t sample) const = 0;
   // Throws DataError when the number is out of range.
   virtual SampleOrigin origin(int64_t sample) const = 0;
-  // Those that samples come from, in the order of SampleOrigin::dataset. Reads some of the tokens; throws DataError.
+  // Describes the datasets of the samples, in the order of SampleOrigin::dataset. Reads some tokens; throws DataError.
   virtual std::vector<DatasetFacts> datasets() const = 0;
   // Says what of the data no sample has, a sentence for each dataset that leaves something out.
   virtual std::vector<std::string> left_out() const { return {}; }

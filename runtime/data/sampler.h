@@ -1,5 +1,5 @@
-// Which sample each rank reads when. Samples are consumed in order, so a run that stops after n samples resumes at
-// sample n whatever its data-parallel size was.
+// Says which sample each rank reads when. Samples are consumed in order, so a run that stops after n samples resumes
+// at sample n whatever its data-parallel size was.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What must be known of a SentencePiece .model before its library may see it. The file is a protobuf message
+// Reads what must be known of a SentencePiece .model before its library may see it. The file is a protobuf message
 // (sentencepiece_model.proto) and may come from anywhere.
 #pragma once
 #include <string>
@@ -18,7 +18,7 @@ struct ModelFields {
 
 // Throws DataError naming `source` when the bytes are not such a message, or a part of one.
 ModelFields read_model_fields(std::string_view model, const std::string& source);
-// The texts of its pieces by their ids. Throws the same.
+// Returns the texts of its pieces by their ids. Throws the same.
 std::vector<std::string> read_model_pieces(std::string_view model, const std::string& source);
 
 }  // namespace zrt::runtime::data

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t run_bytes = size_t{1} << 16, largest_model = size_t{1} << 28;
 constexpr std::string_view space_sign = "\xE2\x96\x81";  // U+2581
 
-// What a piece stands for in a text.
+// Returns the text that a piece stands for.
 std::string surface(const sentencepiece::SentencePieceProcessor& processor, int id) {
   if (processor.IsControl(id) || processor.IsUnknown(id)) return "";
   const std::string& piece = processor.IdToPiece(id);

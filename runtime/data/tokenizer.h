@@ -9,7 +9,7 @@
 
 namespace zrt::runtime::data {
 
-// What a token is of a word, where words stand between white space.
+// The part that a token is of a word, where words stand between white space.
 enum class WordPart : uint8_t { between, begins, continues };
 WordPart word_part_of(std::string_view text);  // of a token that stands for `text`
 
@@ -32,18 +32,18 @@ class Tokenizer {
 
   virtual WordPart word_part(int32_t token) const = 0;
 
-  // Whether text may be encoded in pieces cut anywhere.
+  // True where text may be encoded in pieces cut anywhere.
   virtual bool bytewise() const { return false; }
 
   // Appends the ids of `document` to `out`, without end-of-document. Any bytes can be encoded.
   virtual void encode(std::string_view document, std::vector<int32_t>& out) const = 0;
-  // The same ids of UTF-8, and for each whether it counts: 1 where some of its bytes do, else 0. `counts`: 1 or 0 for
-  // each byte of `text`. Throws ConfigError where this kind of tokenizer cannot say, DataError where it cannot for this
-  // text.
+  // Appends the same ids for UTF-8, and for each whether it counts: 1 where some of its bytes do, else 0. `counts`: 1
+  // or 0 for each byte of `text`. Throws ConfigError where this kind of tokenizer cannot say, DataError where it cannot
+  // for this text.
   virtual void encode_counted(std::string_view text, std::string_view counts, std::vector<int32_t>& out,
                               std::vector<uint8_t>& counted) const;
-  // The bytes of ids that start a document: decode(encode(x)) == x. End-of-document and other control ids decode to
-  // nothing. Throws DataError for an id outside the vocabulary.
+  // Returns the bytes of ids that start a document: decode(encode(x)) == x. End-of-document and other control ids have
+  // none. Throws DataError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
 };
 
@@ -63,9 +63,9 @@ class ByteTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override;
 };
 
-// "bytes", or the path of a SentencePiece model, which ends in .model, or of a tokenizer.json, which ends in .json, or
-// of a folder with one. `eod` is the token of a tokenizer.json that ends documents, or its id; "": the one that it or
-// its folder names. Throws ConfigError that lists what is legal, DataError for a bad model.
+// `name` is "bytes", or the path of a SentencePiece model, which ends in .model, or of a tokenizer.json, which ends in
+// .json, or of a folder with one. `eod` is the token of a tokenizer.json that ends documents, or its id; "": the one
+// that it or its folder names. Throws ConfigError that lists what is legal, DataError for a bad model.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::string& eod = "");
 
 }  // namespace zrt::runtime::data

@@ -1,4 +1,4 @@
-// Which part of a text becomes validation data. Depends only on the documents' sizes and order.
+// Chooses the part of a text that becomes validation data, by the documents' sizes and order alone.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,8 +16,8 @@ struct ValidationSplit {
 // `sizes` in bytes; 0 < fraction < 1.
 ValidationSplit split_documents(const std::vector<int64_t>& sizes, double fraction);
 
-// How many bytes of a document stay for training when the last `fraction` of it goes to validation. The cut is the
-// line start nearest to the exact place, within half of the part cut off; else the start of a UTF-8 character.
+// Returns how many bytes of a document stay for training when the last `fraction` of it goes to validation. The cut is
+// the line start nearest to the exact place, within half of the part cut off; else the start of a UTF-8 character.
 size_t cut_document(std::string_view document, double fraction);
 
 }  // namespace zrt::runtime::data

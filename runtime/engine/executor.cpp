@@ -212,7 +212,7 @@ void Executor::queue(const Program& program, Queued& queued) {
 }
 
 std::exception_ptr Executor::wait_for_lanes() {
-  // What one lane throws ends the group, so that a CommError of another is often its echo.
+  // An error of one lane ends the group, so that a CommError of another is often its echo.
   std::exception_ptr cause, echo;
   for (auto& stream : streams_) {
     try {
@@ -235,7 +235,7 @@ void Executor::account(const Program& program, const Queued& queued) {
     (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) +=
         std::max(0.0, wait.after.seconds(queued.begin) - since);
   }
-  // What other lanes do after the last compute op, no computation hides either.
+  // No computation hides what other lanes do after the last compute op, either.
   double compute = 0, comm = 0, io = 0;
   for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
     if (!queued.ends[lane].state()) continue;

@@ -52,7 +52,7 @@ struct TraceEvent {
   double start_seconds, end_seconds;  // of the machine's steady clock
 };
 
-// What one kind of op received from other ranks, and of that through the outer level of groups.
+// One kind of op received this from other ranks; the last two count what came through the outer level of groups.
 struct CommVolume {
   uint64_t calls = 0, elements = 0, bytes = 0;
   uint64_t elements_between = 0, bytes_between = 0;
@@ -79,18 +79,18 @@ class Executor {
   void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs; on a GPU the host's copy
-  // Of the last run: how long this rank's compute lane, and behind its last op the host lane, stood still for comm
+  // Says how long in the last run this rank's compute lane, and behind its last op the host lane, stood still for comm
   // lanes, to its very end: communication that outlasts the last compute op counts. A collective that waits for a
-  // slower rank is communication. Not of serial runs.
+  // slower rank is communication. Serial runs do not measure it.
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }
-  double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
+  double exposed_io_seconds() const { return exposed_io_seconds_; }  // the same for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs
   const Moved& moved_bytes() const { return moved_; }                               // between programs
-  // Of serialized runs.
+  // The peak of live bytes, which only serialized runs count.
   const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
     return live_peak_[static_cast<size_t>(tier)];
   }
-  // Whether the runs to come are traced; between programs. Turning it off keeps what there is.
+  // Turns tracing of the runs to come on or off; call it between programs. Turning it off keeps what there is.
   void set_tracing(bool on) { tracing_ = on; }
   const std::vector<TraceEvent>& trace() const { return trace_; }  // in the order of their ends
   void clear_trace() { trace_ = {}; }
@@ -120,7 +120,7 @@ class Executor {
   void poison(const Buffer& buffer, bool dead) const;
   uint64_t& live(const Buffer& buffer);
   void count_live(const Program& program, OpId id, size_t position);
-  // Of a GPU (executor_gpu.cpp).
+  // Ranks on a GPU alone need these (executor_gpu.cpp).
   void before_program(const Program& program);
   void after_program(const Program& program);
   void fill_batches(const Program& program);

@@ -1,4 +1,4 @@
-// What the files of the executor share.
+// Declarations that the files of the executor share.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -9,7 +9,7 @@
 
 namespace zrt::runtime {
 
-// Of the machine's steady clock.
+// Returns the time of the machine's steady clock.
 inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -52,7 +52,7 @@ struct Executor::Prepared {
   std::unique_ptr<core::Recording> recording;
   Queued recorded;
   std::map<OpKind, CommVolume> traffic;  // of one replay
-  Moved moved;                           // … too
+  Moved moved;                           // of one replay
 };
 
 }  // namespace zrt::runtime

@@ -32,7 +32,6 @@ comm::Partition partition(const Group& group, int world) {
   return parts;
 }
 
-// Whether an op of a run may communicate in a group.
 // True where NCCL connects ranks that sum.
 bool nccl_sums(const std::vector<Compiled>& stages, const comm::Transport& transport) {
   std::set<GroupId> sum;

@@ -89,13 +89,13 @@ class Session {
   // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
   void on_all_ranks(const std::function<void(size_t local)>& body);
   std::chrono::milliseconds timeout() const { return timeout_; }
-  // For the other local ranks to notice that one has failed.
+  // The other local ranks have this long to notice that one has failed.
   std::chrono::milliseconds grace() const {
     return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5));
   }
   const StuckHook& stuck() const { return hooks_.stuck; }
   const std::vector<Compiled>& stages() const { return stages_; }
-  // Of a local rank.
+  // Returns the stage of a local rank.
   const Compiled& stage(int local) const {
     return stages_[static_cast<size_t>(stages_.front().layout.mesh.stage(first_local() + local))];
   }

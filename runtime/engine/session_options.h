@@ -1,4 +1,4 @@
-// What a configuration says about the sessions of its ranks.
+// Makes the options of the ranks' sessions from a configuration.
 #pragma once
 #include "runtime/config/config.h"
 #include "runtime/engine/session.h"

@@ -113,7 +113,7 @@ void run_block(const OpCall& call) {
   if (c.loss) count_loss(control, c.targets, c.shape.rows());
 }
 
-// Of a run of parts: what its products are of those of the whole block.
+// Returns the share that the products of a run of parts are of those of the whole block.
 double share_of_block(const CostCall& call, const models::Block& block, const models::Shape& shape) {
   const bool forward = call.op.kind != OpKind::backward && call.op.kind != OpKind::recompute;
   const models::Parts whole = forward ? models::forward_parts(block, shape.mode) : block.anatomy().all();
@@ -122,7 +122,7 @@ double share_of_block(const CostCall& call, const models::Block& block, const mo
   return share_of_pass(block, shape, call.op.parts, call.op.half);
 }
 
-// The share of what a block multiplies by its parameters that is of frozen ones: no product makes their gradients.
+// Returns how much of what a block multiplies by its parameters is of frozen ones: no product makes their gradients.
 double frozen_share(const CostCall& call) {
   const auto& units = call.layout.units;
   double all = 0, frozen = 0;

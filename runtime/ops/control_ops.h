@@ -1,5 +1,5 @@
-// What happens to the control block inside programs. All but the first two run at core::place(): on a GPU the control
-// block and the shares lie in its memory, and only kernels follow these addresses.
+// Works on the control block inside programs. All but the first two run at core::place(): on a GPU the control block
+// and the shares lie in its memory, and only kernels follow these addresses.
 #pragma once
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 
 namespace zrt::runtime {
 
-// By the host in front of a step, when the inputs are set: makes the candidate.
+// Makes the candidate. The host calls it in front of a step, when the inputs are set.
 void prepare_step(const Rank& rank, Control& control);
-// By the host behind a step. Throws core::NumericError when the run cannot go on.
+// Throws core::NumericError when the run cannot go on. The host calls it behind a step.
 void throw_fault(const Rank& rank, const Control& control);
 
 DecideRules decide_rules(const Rank& rank);

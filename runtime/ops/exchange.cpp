@@ -1,5 +1,4 @@
-// What ranks that share the work of a block give each other: ports between its parts, and for an export the parts of
-// weights.
+// Ranks that share the work of a block give each other ports between its parts, and for an export the parts of weights.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Who has what of the units that one op refines: they are all sliced, or none is.
+// Says who has what of the units that one op refines: they are all sliced, or none is.
 #pragma once
 #include "runtime/ops/spec.h"
 #include "runtime/program/layout.h"
@@ -19,11 +19,11 @@ class Holding {
   int ranks() const { return holders_.world(); }
   int slices() const { return holders_.tensor(); }
   int owner(size_t i) const { return owner_of_refined(op_, i, ranks()); }
-  // Who proposes to a unit's owner: all, or of ranks that propose the same one, the owner itself among them.
+  // Says who proposes to a unit's owner: all ranks, or one of those that propose the same, the owner among them.
   int proposers() const { return alike_ ? slices() : ranks(); }
   bool proposes(size_t i, int rank) const { return !alike_ || shard(rank) == shard(owner(i)); }
 
-  // What a rank proposes, and where that lies among the proposals of all: slice by slice.
+  // The bytes that a rank proposes, and where they lie among the proposals of all: slice by slice.
   uint64_t part_bytes(size_t i) const { return floats(unit(i).extent(unit(i).held.states)); }
   uint64_t offset(size_t i, int rank) const {
     const auto slice = static_cast<uint64_t>(holders_.place(Axis::tensor, rank));

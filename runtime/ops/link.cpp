@@ -1,6 +1,6 @@
-// What stages of a pipeline hand to their neighbours. Ranks that share blocks have it alike on both sides: each sends a
-// share of it, and those that receive bring the shares together, so that it crosses between stages once. Ranks that
-// share rows hand on their own and need no others.
+// Stages of a pipeline hand values to their neighbours. Ranks that share blocks have them alike on both sides: each
+// sends a share of them, and those that receive bring the shares together, so that they cross between stages once.
+// Ranks that share rows hand on their own and need no others.
 #include <fmt/format.h>
 
 #include <vector>

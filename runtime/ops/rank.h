@@ -1,4 +1,4 @@
-// What a rank's ops work with, besides the program: its communicators, its arena and the doors to the outside.
+// A rank's ops work with this, besides the program: its communicators, its arena and the doors to the outside.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,7 +35,7 @@ struct Rank {
   int number = 0;  // in the run
   int data = 0;    // among the data-parallel ranks of its stage
   int tensor = 0;  // among the ranks that share its work
-  int expert = 0;  // … that have other experts each
+  int expert = 0;  // among the ranks that each have other experts
   const Layout* layout = nullptr;
   std::span<const BlockPlan> blocks;        // of the layout
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates

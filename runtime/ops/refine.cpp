@@ -34,7 +34,7 @@ class Exchange {
     if (held_.proposers() > 1) call_.comm().send_recv(sends, receives, call_.op.name);
   }
 
-  // Of a sliced unit the slices come together in front of the optimizer's workspace.
+  // The slices of a sliced unit come together in front of the optimizer's workspace.
   void refine() const {
     const optimizer::Optimizer& optimizer = *call_.rank.layout->optimizer;
     auto* const parts = call_.as<float>(Role::refined);
@@ -82,7 +82,7 @@ class Exchange {
       if (rank != self_) visit(rank);
     }
   }
-  // What is no padding in each slice of a matrix, and where the slice lies.
+  // Calls `visit` with what is no padding in each slice of a matrix, and with where the slice lies.
   template <class Visit>
   void for_rows(const optimizer::Unit& unit, const Visit& visit) const {
     for (int slice = 0; slice < held_.slices(); ++slice) {

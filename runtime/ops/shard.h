@@ -1,4 +1,4 @@
-// Where a rank's part of a unit lies in a buffer that holds all of it.
+// Finds a rank's part of a unit in a buffer that holds all of it.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// What zrt knows of each kind of op: a row of a table, which passes, verifier, simulator and executor read. A new kind
+// A table has a row of what zrt knows of each kind of op; passes, verifier, simulator and executor read it. A new kind
 // is a name in OpKind, a file here with its row, and its name at the end of this file and in spec.cpp; what it means in
 // a step is a rule of the verifier, which stays apart from this.
 #pragma once
@@ -14,7 +14,7 @@ namespace zrt::runtime {
 
 class OpCall;
 
-// How many buffers of a role an op names.
+// The number of buffers of a role that an op names.
 enum class Count : uint8_t { one, optional, two, each_unit, some_units, any };
 
 inline constexpr uint8_t may_read = 1 << static_cast<int>(Use::read), may_write = 1 << static_cast<int>(Use::write),
@@ -33,11 +33,11 @@ enum class Site : uint8_t {
   resident,  // copies from and to both sides of the link, but not files
 };
 
-// What an op does for the works of its row: brings what a later one reads, or takes away what an earlier one wrote.
+// An op does this for the works of its row: brings what a later one reads, or takes away what an earlier one wrote.
 enum class Travel : uint8_t { none, ahead, behind };
 
-// What of a run's state the host hands to an op's kernels as parameters: a recording of them holds while it is the
-// same.
+// The host hands this part of a run's state to an op's kernels as parameters: a recording of them holds while it is
+// the same.
 enum Parameter : uint8_t { takes_position = 1, takes_loss_scale = 2 };
 
 // An op and where it is to run, for its cost.
@@ -76,7 +76,7 @@ std::span<const OpSpec> op_specs();  // in the order of OpKind
 inline std::string_view op_kind_name(OpKind kind) {
   return spec(kind).name;
 }
-// With its weights: forward, recompute, backward, evaluate, decode.
+// True for ops that run a block with its weights: forward, recompute, backward, evaluate, decode.
 inline bool runs_block(OpKind kind) {
   return spec(kind).block.has_value();
 }
@@ -85,10 +85,11 @@ inline bool runs_block(OpKind kind) {
 // cluster has no link between them.
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
 
-// For rows. Bytes of the slots that an op's accesses touch; with `use`, of those with this use.
+// Rows use the functions below. This one counts the bytes of the slots that an op's accesses touch; with `use`, of
+// those with this use.
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use = {});
 double role_bytes(const ProgramSet& set, const Op& op, Role role);
-// Of the ranks that hold a unit, the one that refines the op's unit i.
+// Returns which of the ranks that hold a unit refines the op's unit i.
 int owner_of_refined(const Op& op, size_t i, int ranks);
 // Says that a gather makes numbers of weights in few bits.
 bool gathers_packed(const Op& op, const Layout& layout);

@@ -54,7 +54,7 @@ core::DType type_of(Role role, const Layout& layout) {
   return role == Role::weight ? layout.compute : role == Role::grad ? layout.grad : core::DType::f32;
 }
 
-// Of each buffer the part that belongs to the elements the op works on, twice where it is read and written.
+// Counts the part of each buffer that belongs to the elements the op works on, twice where it is read and written.
 OpCost state_cost(const CostCall& call, Extent extent) {
   const Layout& layout = call.layout;
   const optimizer::Unit& unit = layout.units.units[call.op.units.front()];

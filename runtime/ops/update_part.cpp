@@ -13,7 +13,7 @@ UpdatePart::UpdatePart(const OpCall& call, Extent extent) {
   part_.tensor_rank = call.rank.tensor, part_.expert_rank = call.rank.expert;
   part_.begin = extent == Extent::shard ? layout.mesh.place(unit.shard_axes, call.rank.number) * unit.shard : 0;
   part_.count = unit.extent(extent);
-  // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
+  // Finds `begin` in a buffer, which holds the whole unit or this rank's shard alone. Copies for an update hold the
   // shard where the state's resident buffer holds all.
   auto enter_bytes = [&](const Access* access, uint64_t all, uint64_t skipped) -> std::byte* {
     if (!access) return nullptr;

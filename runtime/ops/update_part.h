@@ -1,4 +1,4 @@
-// What an optimizer works on in one op.
+// The part of a unit that an optimizer works on in one op.
 #pragma once
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace zrt::runtime {
 
 class UpdatePart {
  public:
-  // Elements [begin, begin + count) of the op's unit; of each buffer, which holds the whole unit or this rank's shard.
+  // Finds elements [begin, begin + count) of the op's unit in each buffer, which holds the unit or this rank's shard.
   UpdatePart(const OpCall& call, optimizer::Extent extent);
   // Its pointers stay valid as long as this object.
   const optimizer::UnitPart& operator*() const { return part_; }
@@ -19,7 +19,7 @@ class UpdatePart {
   std::vector<float*> states_;
 };
 
-// Of the optimizer that updates the op's unit.
+// Returns the decision of the optimizer that updates the op's unit.
 const optimizer::Decision& decision_of(const OpCall& call);
 
 }  // namespace zrt::runtime

@@ -1,4 +1,5 @@
-// What the files of a run say, as far as they can be read: a report is asked for most often when something went wrong.
+// Reads what the files of a run say, as far as that can be read: a report is asked for most often when something went
+// wrong.
 #pragma once
 #include <cmath>
 #include <cstdint>

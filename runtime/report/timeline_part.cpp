@@ -66,7 +66,7 @@ std::string lanes_chart(const std::vector<TracedRank>& ranks, double end) {
   return draw::draw_lanes(chart);
 }
 
-// Of points that share a pixel, the one with the most bytes stays: a peak must be seen.
+// Keeps, of points that share a pixel, the one with the most bytes: a peak must be seen.
 std::string memory_chart(const TracedRank& rank, const std::string& tier, const std::vector<TracedMemory>& points,
                          double end, double planned) {
   draw::ValueChart chart;
@@ -116,7 +116,7 @@ std::string memory_chart(const TracedRank& rank, const std::string& tier, const 
   return draw::draw_values(chart);
 }
 
-// How long each rank computes in a step, and for how much of it not: of stages of a pipeline, the bubble among it.
+// Says how long each rank computes in a step, and for how much of it not, which includes the bubble of a pipeline.
 std::string idle_table(const std::vector<TracedRank>& ranks, double end) {
   std::vector<std::vector<std::string>> rows;
   for (const TracedRank& rank : ranks) {

@@ -21,7 +21,7 @@ std::string text_of(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Of a number that a count must hold.
+// Cuts a number to what a count can hold.
 int64_t count_of(double value) {
   return static_cast<int64_t>(std::clamp(value, 0.0, 1e15));
 }

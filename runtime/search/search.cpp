@@ -22,7 +22,7 @@ constexpr double hopeless = 1.35;
 
 // The search compiles so many variants of a mesh and stage: chunks, schedules, microbatches and recomputation.
 constexpr int most_variants = 4;
-// … and stops at so many that fit with states elsewhere, whose placements take long to find.
+// The search stops at this many that fit with states elsewhere, whose placements take long to find.
 constexpr size_t most_placed = 8;
 // The search tries this number of the fastest ways once more, with more memory and less to do.
 constexpr size_t most_enlarged = 2;

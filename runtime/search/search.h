@@ -30,7 +30,7 @@ struct Result {
   size_t considered = 0;     // choices that are legal
   size_t compiled = 0;
   bool placed = false;    // none of those that were compiled fits with all states on the device: others were tried
-  bool offloads = false;  // … and states or activations of some that fit are elsewhere
+  bool offloads = false;  // states or activations of some that fit are elsewhere
   std::string refused;    // why the first choice was refused, where all were
 };
 

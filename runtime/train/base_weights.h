@@ -11,7 +11,7 @@ namespace zrt::runtime {
 
 struct BaseWeights {
   checkpoint::Json named;  // for the manifest (checkpoint::base_key); null: checkpoints hold all weights
-  // As CheckpointOptions has it: false for adapters, and for what earlier steps have trained. Null with `named`.
+  // CheckpointOptions takes this: false for adapters, and for what earlier steps have trained. Null where `named` is.
   std::function<bool(const std::string& parameter)> lies_elsewhere;
 };
 BaseWeights base_weights(const Config& config, const checkpoint::Reader* resumed);  // null: from scratch

@@ -23,7 +23,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What `work` throws for a reason of this rank's own, as text.
+// Returns what `work` throws for a reason of this rank's own, as text.
 template <class Work>
 std::string error_of(Work work) {
   try {

@@ -25,7 +25,7 @@ struct CheckpointOptions {
   std::function<bool(const std::string& parameter)> lies_elsewhere = nullptr;
 };
 
-// How a save ended; alike in all processes.
+// The outcome of a save, alike in all processes.
 struct SaveOutcome {
   int64_t step = 0;
   std::string folder, error;  // error: "" when it was committed

@@ -1,4 +1,4 @@
-// What each rank adds to a checkpoint, and where it lies.
+// Says what each rank adds to a checkpoint, and where it lies.
 #include <algorithm>
 
 #include "runtime/train/checkpointer.h"

@@ -1,4 +1,4 @@
-// Which data a run reads: its ranks must agree on it, and its checkpoints keep it, so that a run that goes on with
+// Says which data a run reads: its ranks must agree on it, and its checkpoints keep it, so that a run that goes on with
 // other data says so.
 #pragma once
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace zrt::runtime {
 
-// Sequence, batch and masking, and of each dataset of `train` and `validation` its facts, with its share of the
+// Returns sequence, batch and masking, and the facts of each dataset of `train` and `validation`, with its share of the
 // samples. Reads some of the tokens of each.
 checkpoint::Json data_json(const Config& config, const models::Model& model, const data::SampleSource& train,
                            const std::optional<EvalData>& validation);
@@ -36,9 +36,9 @@ std::optional<bool> trained_template(const checkpoint::Json& made_by);
 // Says that the data was made by another tokenizer than that of a checkpoint; "" where it was not or is not known.
 std::string other_tokenizer(const checkpoint::Json& before, const checkpoint::Json& now);
 
-// What differs between the data of a checkpoint, taken after `samples`, and that of the run that goes on, a sentence
-// each, with the samples that repeat or are lost. Nothing where the checkpoint, an old one, does not say. `counted`:
-// the run's length is one of samples, which no batch changes.
+// Says what differs between the data of a checkpoint, taken after `samples`, and that of the run that goes on, a
+// sentence each, with the samples that repeat or are lost. Nothing where the checkpoint, an old one, does not say.
+// `counted`: the run's length is one of samples, which no batch changes.
 std::vector<std::string> data_changes(const checkpoint::Json& before, const checkpoint::Json& now, int64_t samples,
                                       bool counted = false);
 

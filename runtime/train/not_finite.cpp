@@ -44,7 +44,7 @@ struct Bad {
   float value;
 };
 
-// Of `count` values, as many of which are read at a time as a window holds.
+// Finds the first bad one of `count` values; reads as many at a time as a window holds.
 template <class Read>
 std::optional<Bad> scan(int64_t count, core::DType type, bool summed, std::vector<float>& values, const Read& read) {
   for (int64_t first = 0; first < count; first += window) {

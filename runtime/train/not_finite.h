@@ -10,7 +10,7 @@
 
 namespace zrt::runtime {
 
-// One such value. The first of several is that of the first kind, of its the one of the first parameter, and so on.
+// One such value. The first of several is of the first kind, and among those of the first parameter, and so on.
 struct NotFinite {
   int64_t kind = 0;     // 0: weights, 1: states of the optimizer, 2: gradients
   int64_t number = 0;   // of the parameter, in canonical order
@@ -26,12 +26,13 @@ enum class LookAt : uint8_t {
   training,  // states, and the gradients of the step that was run last
 };
 
-// The first on one local rank, of the part of the states that it saves. Between programs; of copies at any time.
+// Finds the first on one local rank, in the part of the states that it saves. Call it between programs; for copies at
+// any time.
 std::optional<NotFinite> not_finite_on_rank(Session& session, size_t local, LookAt what);
-// The first on any rank, in every process. Collective, between programs.
+// Finds the first on any rank, in every process. Collective, between programs.
 std::optional<NotFinite> find_not_finite(Session& session, LookAt what);
 
-// Of what ranks found, each as a text: "" for nothing.
+// Ranks pass on what they found as a text: "" for nothing.
 std::string to_text(const std::optional<NotFinite>& found);
 void take_first(std::optional<NotFinite>& first, const std::string& text);
 

@@ -27,7 +27,7 @@ class NumericGuard {
 
   // Takes note of an outcome. Processes hear of it behind different steps, so that it ends nothing yet.
   void saved(const SaveOutcome& outcome);
-  // Whether steps are being skipped: what spoils them may be the weights at hand, which older checkpoints do not have.
+  // True where steps are being skipped: the weights at hand may spoil them, and older checkpoints have others.
   bool skipping() const { return skips_.keeps_skipping(); }
 
  private:

@@ -60,7 +60,7 @@ std::string choose(const Config& config, const std::function<void(const std::str
   return "";
 }
 
-// Of keys of the model, those that weights do not depend on.
+// True for keys of the model that weights do not depend on.
 bool trains_only(const std::string& key) {
   return key == "preset" || key == "dropout" || key == "mask_rate" || key == "whole_words";
 }

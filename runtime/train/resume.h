@@ -1,5 +1,5 @@
-// Where a run starts: from scratch, from a checkpoint or from the weights of a Hugging Face folder. Both must fit the
-// configuration.
+// Finds where a run starts: from scratch, from a checkpoint or from the weights of a Hugging Face folder. Both must fit
+// the configuration.
 #pragma once
 #include <functional>
 #include <memory>
@@ -30,7 +30,7 @@ void require_fits(const checkpoint::Reader& reader, const Config& config, std::s
 void require_weights(const checkpoint::Reader& reader, const models::Model& model);
 // Throws DataError where the files hold a weight that no stage has.
 void refuse_left_over(const checkpoint::Reader& reader, std::span<const models::Model* const> stages);
-// … unless every parameter of a stage (with `states`, every optimizer state too) is there in the right shape.
+// Throws DataError unless a stage's parameters (with `states`, its optimizer states too) are there in the right shape.
 void require_tensors(const checkpoint::Reader& reader, const Layout& layout, bool states);
 
 // Host memory that a rank holds to load what the reader opened, at most, beside its arenas.

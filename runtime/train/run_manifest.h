@@ -1,4 +1,4 @@
-// What a checkpoint's manifest says of the run that it is of.
+// Writes and reads what a checkpoint's manifest says of its run.
 #pragma once
 #include <span>
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace zrt::runtime {
 
-// All but step, samples and files. `persistent`: of any rank.
+// Fills all but step, samples and files. `persistent`: of any rank.
 checkpoint::Manifest run_manifest(const Config& config, std::span<const Layout> stages, const Persistent& persistent);
 
 // The model's sizes: the section `model` as it was resolved.
 checkpoint::Json model_json(const Config& config);
 std::string optimizer_type(const Config& config);
-// Where several optimizers are side by side, the parameters of each by its name; else null.
+// Returns the parameters of each optimizer by its name where several are side by side; else null.
 checkpoint::Json optimizers_json(std::span<const Layout> stages);
 
-// A warning where a checkpoint was made at another level of instruction sets; else "".
+// Returns a warning where a checkpoint was made at another level of instruction sets; else "".
 std::string other_level(const checkpoint::Manifest& manifest);
 
 // `members`: of the run's optimizer.

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t long_search = 100;  // steps; from 2^32 down to 1 a scale takes 33 with DeepSpeed's hysteresis of 2
 }
 
-// Whether a dynamic scale can still be lowered to some purpose: below the smallest fp16 number, a gradient of 1 is
+// True where a dynamic scale can still be lowered to some purpose: below the smallest fp16 number, a gradient of 1 is
 // lost.
 bool SkipWatch::finds_scale(double scale) const {
   return scale_.dynamic && scale > std::max(scale_.minimum, 0x1p-24);

@@ -15,7 +15,7 @@
 
 namespace zrt::runtime {
 
-// What a caller may watch. All but `warn` are called on the thread that called train(). `warn` may come from any thread
+// The hooks of a caller. All but `warn` are called on the thread that called train(). `warn` may come from any thread
 // of the run, one call at a time, while that thread waits for a phase or reports something itself: it must not touch
 // what the other hooks use without a lock.
 struct TrainHooks {
@@ -25,14 +25,15 @@ struct TrainHooks {
   std::function<void(std::span<const Compiled> stages)> planned;
   std::function<void(const StepMetrics& metrics)> step;
   std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
-  // Before the run loads what a folder holds; `host_bytes`: see load_host_bytes.
+  // Called before the run loads what a folder holds; `host_bytes`: see load_host_bytes.
   std::function<void(int64_t step, const std::string& folder, uint64_t host_bytes)> resumed;
   std::function<void(const SaveOutcome& outcome)> saved;
-  // After the step, before the life of layers of their own is planned: how many shared their parameters, by group.
+  // Called after the step, before the life of layers of their own is planned: `groups` says how many shared their
+  // parameters, by group.
   std::function<void(int64_t step, const std::vector<int64_t>& groups)> delinked;
   std::function<void(const std::string& text)> tell;  // hears facts on what the run reads
   std::function<void(const std::string& text)> warn;
-  // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
+  // Asked before each step; returns bits of Request. All ranks do after that step what is asked.
   std::function<uint32_t()> requests;
   bool launched = false;  // by the supervisor that keeps the folder for its runs (core::LaunchLock)
   // Says at any time that the run is asked to stop: an evaluation ends early then.

@@ -26,14 +26,14 @@ struct KeyOption {
   std::string (*value)(const std::string& text) = nullptr;
 };
 
-// What the command line says to the configuration: --device and the `options` that have a value, defaults included,
-// then every --set. The configuration refuses an option and a --set that contradict each other.
+// Returns what the command line says to the configuration: --device and the `options` that have a value, defaults
+// included, then every --set. The configuration refuses an option and a --set that contradict each other.
 runtime::Settings config_settings(const po::variables_map& values, const std::vector<KeyOption>& options = {});
 
 // The options of `zrt train` that stand for a key of the section run, which `zrt launch` takes, too, and --set.
 void add_run_options(po::options_description& options);
 std::vector<KeyOption> run_options();
-// Those that were given, --set and --device included, as a command line has them; without --out.
+// Returns those that were given, --set and --device included, as a command line has them; without --out.
 Args given_run_options(const po::variables_map& values);
 
 // --dtype, as of the benchmarks: bf16 or fp32.
@@ -43,10 +43,10 @@ inline const KeyOption dtype_option{
 // Logs the warnings and notes of a configuration, and how many steps its run takes where another key says its length.
 void log_remarks(const runtime::Config& config);
 
-// Folder of a run that was given none: runs/<name>-<time>.
+// Names the folder of a run that was given none: runs/<name>-<time>.
 std::string default_folder(const std::string& name);
 
-// A command line's words, as blanks part them.
+// Returns a command line's words, as blanks part them.
 std::vector<std::string> command_words(const std::string& text);
 
 }  // namespace zrt::tools

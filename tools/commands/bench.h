@@ -1,4 +1,4 @@
-// What the subcommands of `zrt bench` share.
+// Declarations that the subcommands of `zrt bench` share.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

@@ -137,7 +137,7 @@ int verify(const Args& args) {
   if (!parse(args, "zrt checkpoint verify RUN|CHECKPOINT", options, {"PATH"}, values)) return 0;
   const fs::path path = values["PATH"].as<std::string>();
   size_t broken = 0, read = 0;
-  // Whether it is there at all.
+  // Checks one checkpoint; returns whether it is there at all.
   const auto check = [&](const fs::path& folder) {
     try {
       const Reader reader(folder, true);

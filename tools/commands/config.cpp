@@ -1,4 +1,4 @@
-// What the configuration's keys are, from the table that reads them.
+// Says what the configuration's keys are, from the table that reads them.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -27,7 +27,7 @@ Args train_options(const po::variables_map& values) {
   return args;
 }
 
-// What Open MPI's mpirun wants from root before it starts anything; "" where that cannot be the cause.
+// Says what Open MPI's mpirun wants from root before it starts anything; "" where that cannot be the cause.
 std::string root_hint(const std::vector<std::string>& mpirun) {
   std::string missing;
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
@@ -93,7 +93,7 @@ int launch_command(const Args& all) {
   Args passed = train_options(values);
   if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
 
-  // What is wrong with the configuration is said here, once.
+  // This says once what is wrong with the configuration.
   const runtime::Settings sets = config_settings(values, run_options());
   const runtime::Config config = runtime::load_config(file, sets, ranks);
   if (!config.run.resume.empty() && config.run.resume != "auto") {

@@ -18,7 +18,7 @@ int run_ranks(comm::Transport& transport, const std::function<int()>& body);
 // Prints an error to stderr and returns the exit code.
 int report_error(const std::exception& error);
 
-// Whether mpirun or srun started this process as one of several.
+// True where mpirun or srun started this process as one of several.
 bool several_processes();
 
 // Logs a warning when the launcher gave this process fewer processors than its threads need.

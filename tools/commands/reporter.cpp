@@ -127,7 +127,7 @@ void Reporter::end_line() {
 
 namespace {
 
-// Of the ranks of one stage.
+// Returns the table of the ranks of one stage.
 std::string stage_table(const runtime::MemoryReport& report, size_t stage) {
   const runtime::MemoryPlan& plan = report.plans[stage];
   std::string head = fmt::format("{:>4}", "rank"), row;

@@ -1,4 +1,4 @@
-// What `zrt train` shows: a live line on a terminal, plain lines otherwise, and the memory table at the end.
+// Prints what `zrt train` shows: a live line on a terminal, plain lines otherwise, and the memory table at the end.
 #pragma once
 #include <chrono>
 #include <string>

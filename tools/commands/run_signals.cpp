@@ -17,7 +17,7 @@
 namespace zrt::tools {
 namespace {
 
-// What the handler knows.
+// The signal handler's state.
 std::atomic<uint32_t> wishes{0};
 runtime::StopSignals stops;
 std::atomic<bool> one_process{true};
@@ -31,7 +31,7 @@ constexpr std::string_view orphaned =
     "zrt: the process that watched this run has died: the run saves after this step and ends\n";
 constexpr std::string_view at_once = "zrt: a second signal: the run ends at once; what was not saved is lost\n";
 
-// Not through a stream, whose lock another thread may hold.
+// Writes without a stream, whose lock another thread may hold.
 void say(std::string_view text) {
   while (!text.empty()) {
     const ssize_t done = write(STDERR_FILENO, text.data(), text.size());

@@ -21,7 +21,7 @@ int exit_code(const runtime::TrainResult& result) {
   return result.summary.exit_reason == "finished" ? 0 : preempted;
 }
 
-// What one process does of a training run.
+// Does the part of one process in a training run.
 int train_ranks(const po::variables_map& values, comm::Transport& transport, RunSignals& signals) {
   std::vector<KeyOption> options = run_options();
   options.push_back({"resume", "run.resume"});

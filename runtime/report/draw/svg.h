@@ -1,5 +1,5 @@
 // Charts as SVG, for pages that are one file and need no network: ops on lanes over time, and values over time, stacked
-// or as lines. What the pointer is over is shown by the script of page.h; without it the charts still draw.
+// or as lines. The script of page.h shows what the pointer is over; without it the charts still draw.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace zrt::runtime::draw {
 
-// How the numbers of an axis are written: "1.5 GiB", "12 ms", or "%.4g".
+// The form in which the numbers of an axis are written: "1.5 GiB", "12 ms", or "%.4g".
 enum class Unit : uint8_t { plain, bytes, seconds };
 std::string number_text(double value, Unit unit);
 
@@ -49,7 +49,7 @@ struct ValueChart {
 };
 std::string draw_values(const ValueChart& chart);
 
-// For text inside elements and attributes.
+// Escapes text for elements and attributes.
 std::string escaped(std::string_view text);
 
 }  // namespace zrt::runtime::draw

@@ -10,7 +10,7 @@ namespace zrt::runtime::checkpoint {
 
 inline constexpr const char* index_name = "model.safetensors.index.json";
 
-// Whether the folder is meant as one of Hugging Face: it has some of their files, and no checkpoint of ours.
+// True where the folder is meant as one of Hugging Face: it has some of their files, and no checkpoint of ours.
 bool is_hugging_face(const std::filesystem::path& folder);
 
 // Opens it as weights by our names; the model is as config.json describes it. Only the headers are read, and both

@@ -1,5 +1,5 @@
-// What a checkpoint is: its files with sizes and hashes, and all that a run needs beside tensors to go on. The manifest
-// is written last; a folder without a valid one is no checkpoint.
+// Describes a checkpoint: its files with sizes and hashes, and all that a run needs beside tensors to go on. The
+// manifest is written last; a folder without a valid one is no checkpoint.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -99,7 +99,7 @@ void read_values(const Run& run, int64_t first, int64_t count, std::vector<std::
   core::read_form(run.form, kept.data(), first - begin, count, values);
 }
 
-// What does not lie in the host's memory in one piece, or in another form than fp32, is brought there a part at a time.
+// Writes a rectangle. Values that are not fp32 in one piece of the host's memory are brought there a part at a time.
 void write_values(core::NewFile& file, const RunRectangle& rectangle) {
   const Run& run = *rectangle.run;
   const bool whole = rectangle.take == rectangle.row;
@@ -123,7 +123,7 @@ void write_values(core::NewFile& file, const RunRectangle& rectangle) {
       write(rectangle.first + at + rectangle.skip, rectangle.take);
     return;
   }
-  // As many rows at a time as there is room for, and what is wanted of them moved together.
+  // Reads as many rows at a time as there is room for, and moves together what is wanted of them.
   const int64_t rows = most / rectangle.row * rectangle.row;
   for (int64_t at = 0; at < rectangle.elements; at += rows) {
     const int64_t count = std::min(rows, rectangle.elements - at);

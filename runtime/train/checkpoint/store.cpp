@@ -243,7 +243,7 @@ void prune_checkpoints(const fs::path& store, int64_t saved, int64_t keep_last, 
     const fs::path dying = store / fmt::format(".{}.old.tmp", all[i].folder.filename().string());
     std::error_code error;
     fs::rename(all[i].folder, dying, error);
-    if (!error) core::sync_folder(store);  // … and not come back after a power cut
+    if (!error) core::sync_folder(store);  // so that it does not come back after a power cut
     fs::remove_all(error ? all[i].folder : dying, error);
   }
   remove_leftovers(store);  // what could not be removed the last time

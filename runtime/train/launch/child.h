@@ -9,7 +9,6 @@
 
 namespace zrt::runtime {
 
-// How a process ended.
 struct ProcessEnd {
   int code = 0;                                                        // exit code, when signal is 0
   int signal = 0;                                                      // that ended it
@@ -30,7 +29,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   std::optional<ProcessEnd> poll();  // how it ended, or nothing while it runs
-  // To the child's descendants that run the file `program`; to the child itself if that is "" or none does.
+  // Signals the child's descendants that run the file `program`; the child itself if that is "" or none does.
   void send(int signal, const std::filesystem::path& program) const;
   // Kills the child and all its descendants, stopped ones and those in other process groups too, and waits for them. A
   // launcher that cleans up behind its ranks first gets SIGTERM and some seconds.

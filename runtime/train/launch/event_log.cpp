@@ -16,7 +16,7 @@
 namespace zrt::runtime {
 namespace {
 
-// Of a file that is made where it does not exist.
+// Returns the size of a file, which is made where it does not exist.
 int64_t size_of(const std::filesystem::path& file) {
   const int made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   struct stat status {};

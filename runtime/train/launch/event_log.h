@@ -1,4 +1,4 @@
-// What a supervisor did and why: one JSON object per line in RUN/events.jsonl, and a line of the log.
+// Records what a supervisor did and why: one JSON object per line in RUN/events.jsonl, and a line of the log.
 #pragma once
 #include <chrono>
 #include <cstdint>

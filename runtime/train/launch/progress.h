@@ -1,4 +1,4 @@
-// What a run's folder tells of its progress while the run goes on.
+// Reads a run's progress from its folder while the run goes on.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,7 @@ class RunProgress {
   RunProgress& operator=(const RunProgress&) = delete;
 
   bool poll();  // whether anything moved since the last call
-  // Why a start under the folder's name would not go on in it: it was renamed or removed. "" while it is there.
+  // Says why a start under the folder's name would not go on in it: it was renamed or removed. "" while it is there.
   std::string gone();
 
   // The step of the newest line, or of the newest checkpoint if metrics.jsonl was removed and nothing has run since; 0

@@ -105,7 +105,7 @@ class Supervisor {
     }
   }
 
-  // Why nothing is started after this end; "" when something is.
+  // Says why nothing is started after this end; "" when something is.
   std::string final_reason(const ProcessEnd& end) {
     if (end.signal == 0 && end.code == exit_done) return "done";
     if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
@@ -119,8 +119,8 @@ class Supervisor {
     if (const std::string gone = progress_.gone(); !gone.empty()) {
       return fmt::format("ended with {}, and a restart would not find it: {}", end.text(), gone);
     }
-    // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
-    // killed from here, and another's fault may have held it up.
+    // A child that ends by itself before any rank has begun would do so again; its own message says why. One that hung
+    // was killed from here, and another's fault may have held it up.
     if (!result_.began && !hung_) {
       return fmt::format("ended with {} before any rank gave a sign of life; another start would repeat that",
                          end.text());
@@ -128,7 +128,7 @@ class Supervisor {
     return "";
   }
 
-  // What a run says of its failure depends on its numbers alone: what came twice would come again. "": it did not.
+  // Says that the same failure came twice, else "". It depends on the run's numbers alone, so it would come again.
   std::string repeated_failure() {
     const std::optional<RunFailure> failure = read_failure(options_.out);
     if (!failure) return "";

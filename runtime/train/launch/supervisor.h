@@ -21,11 +21,11 @@ struct LaunchOptions {
   Seconds hang_timeout{0}, shortest_hang_timeout{240};
   Seconds start_timeout{900};                 // until a child's first sign of life, at least the above
   Seconds first_delay{1}, longest_delay{30};  // before a restart; doubles with each that brings nothing
-  // Where ranks are processes below a launcher, which would rather kill them: signals go to the processes that run this
-  // file, if any, instead of to the child, and SIGINT stands for SIGTERM. "": to the child.
+  // A launcher above the ranks' processes would rather kill them: signals go to the processes that run this file, if
+  // any, instead of to the child, and SIGINT stands for SIGTERM. "": to the child.
   std::filesystem::path rank_program;
-  // To the child when the supervisor dies: one that lets it save. A run that does not end by it bounds its own life,
-  // see orphan.h.
+  // The child gets it when the supervisor dies: one that lets it save. A run that does not end by it bounds its own
+  // life, see orphan.h.
   int death_signal = SIGTERM;
   bool cleans_up = false;  // the child is a launcher that gets some seconds before it is killed
 };

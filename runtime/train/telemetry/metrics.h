@@ -1,4 +1,4 @@
-// What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json.
+// Holds what a run measures, and writes the files it leaves: metrics.jsonl, memory.json, summary.json.
 #pragma once
 #include <array>
 #include <chrono>
@@ -21,19 +21,19 @@ struct StepMetrics {
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;         // loss or gradient were not finite, or no token counted, and no weight moved
   int64_t tokens = 0;           // of the global batch
-  int64_t counted_tokens = -1;  // … that enter the loss
+  int64_t counted_tokens = -1;  // of these, the ones that enter the loss
   // A whole turn of the training loop: the step, and metrics, records and hooks of the one before; without checkpoints
   // and evaluations.
   double step_seconds = 0;
   double exposed_comm_seconds = 0, exposed_io_seconds = 0;
   models::RouterTally router;            // of models with experts; else no layers
-  std::vector<LayerLoads> expert_loads;  // … where they are asked for
+  std::vector<LayerLoads> expert_loads;  // where they are asked for
   double router_balance() const { return router.balance / static_cast<double>(router.layers); }  // means of layers
   double router_z() const { return router.z / static_cast<double>(router.layers); }
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
 };
 
-// Of the step just taken, from the control block of the first local rank.
+// Reads the metrics of the step just taken from the control block of the first local rank.
 StepMetrics read_metrics(Session& session, int64_t step, double seconds);
 
 struct RankMemory {
@@ -54,10 +54,10 @@ struct MemoryReport {
   std::vector<ProcessReport> processes;
 };
 
-// Of all ranks and processes, in every process. Collective.
+// Reports on all ranks and processes, in every process. Collective.
 MemoryReport measure_memory(Session& session);
 
-// Of one dataset, or of all that `sets` lists: each token counts the same.
+// Results of one dataset, or of all that `sets` lists: each token counts the same.
 struct Evaluation {
   double loss = 0;  // nats per token
   uint64_t tokens = 0;
@@ -78,7 +78,7 @@ struct MeasuredDelink {
   std::chrono::steady_clock::time_point began;
   double seconds = 0;
   double save_seconds = 0;  // of these, the checkpoint was written and read back
-  double load_seconds = 0;  // … it was opened and loaded
+  double load_seconds = 0;  // of these, it was opened and loaded
 };
 
 struct Summary {

@@ -1,4 +1,4 @@
-// What the operating system says about this process's memory.
+// Reads what the operating system says about this process's memory.
 #pragma once
 #include <cstdint>
 #include <optional>

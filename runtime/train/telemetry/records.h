@@ -24,7 +24,7 @@ class RunRecords {
   void step(const StepMetrics& metrics, int64_t samples);
   void evaluated(int64_t step, int64_t samples, const Evaluation& evaluation);
   double last_loss() const { return metrics_.last_loss(); }  // of the run that this one goes on with
-  // What cannot be written since the last call, and why; "" for nothing new. It ends no run.
+  // Says what could not be written since the last call, and why; "" for nothing new. It ends no run.
   std::string new_error();
 
  private:

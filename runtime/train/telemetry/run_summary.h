@@ -1,4 +1,4 @@
-// What a session's programs tell of a run when it is over.
+// Collects what a session's programs tell of a run when it is over.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 namespace zrt::runtime {
 
-// Hashes, bytes and times; `seconds`: of each step. Collective.
+// Fills in hashes, bytes and times; `seconds`: of each step. Collective.
 void measure_run(Session& session, const std::vector<double>& seconds, int64_t tokens_per_step, Summary& summary);
 
 }  // namespace zrt::runtime

@@ -1,7 +1,7 @@
 // samples.jsonl: which samples the ranks read in each step, one line per step:
 //   {"step":1,"ranks":[[[0,0,17,256],…],…]}
 // with, by rank and in the order in which the rank reads them, each sample's number in the run's order and where it
-// begins: dataset of data.train, document, token in the document. Of ranks that read the same the first has them.
+// begins: dataset of data.train, document, token in the document. The first of ranks that read the same has them.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -23,11 +23,11 @@ class SampleLog {
   SampleLog(const std::filesystem::path& file, int64_t step, comm::Transport& transport,
             std::chrono::milliseconds timeout, int first, int count);
 
-  // Any thread, but one of each rank at a time.
+  // Any thread may call it, but one of each rank at a time.
   void read(int rank, int64_t sample, const data::SampleOrigin& origin);
-  // Collective, with no rank reading.
+  // Collective; no rank may be reading.
   void end_step(int64_t step);
-  // What cannot be written since the last call, and why; "" for nothing new. It ends no run.
+  // Says what could not be written since the last call, and why; "" for nothing new. It ends no run.
   std::string new_error();
 
  private:

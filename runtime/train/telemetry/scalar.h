@@ -1,4 +1,4 @@
-// What a run shows of itself at one moment, under DeepSpeed's names; and where it is written to.
+// Numbers that a run shows of itself at one moment, under DeepSpeed's names; and where they are written to.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -12,8 +12,8 @@
 namespace zrt::runtime {
 namespace {
 
-// What the wall clock is ahead of the steady clock of this machine. Processes of one machine agree on it to a few
-// microseconds, those of several as well as their wall clocks do.
+// Returns by how many seconds the wall clock is ahead of the steady clock of this machine. Processes of one machine
+// agree on it to a few microseconds, those of several as well as their wall clocks do.
 double wall_offset() {
   const std::chrono::duration<double> wall = std::chrono::system_clock::now().time_since_epoch();
   const std::chrono::duration<double> steady = std::chrono::steady_clock::now().time_since_epoch();

@@ -16,8 +16,8 @@ struct StepRange {
 
 class StepTrace {
  public:
-  // What a trace may hold over all ranks: beyond it no further step is traced, so that the file stays below some 100
-  // MB. A single step is always traced whole.
+  // A trace may hold this many events of all ranks: beyond it no further step is traced, so that the file stays below
+  // some 100 MB. A single step is always traced whole.
   static constexpr uint64_t most_events = 200000;
 
   // `session` and the run's folder `out` must outlive it. `range` is cut to what may be traced.

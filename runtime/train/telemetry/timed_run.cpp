@@ -95,7 +95,7 @@ std::vector<LiveBytes> live_series(const ProgramSet& set, const TimedRun& run) {
       changes.push_back({life.end, tier, category, -bytes});
     }
   }
-  // What ends at a moment is gone before what begins there.
+  // Lives that end at a moment are gone before others begin there.
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.seconds != b.seconds ? a.seconds < b.seconds : a.bytes < b.bytes;
   });
