@@ -147,7 +147,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
       target(op, i);
     }
     ops.push_back(std::move(op));
-    // The sums of all groups, once a step: they accumulate inside a group meanwhile.
+    // The sums of all groups come together once a step: they accumulate inside a group meanwhile.
     if (!layout_.groups.replicated || !what.last) return;
     const optimizer::Unit& unit = layout_.units.units[what.units[0]];
     const Axes others = unit.replica_axes().without(unit.shard_axes);

@@ -60,7 +60,7 @@ class Collectives {
   std::map<uint32_t, BufferId> kept_;  // by unit
 };
 
-// Of what every rank holds whole and has its own shard of, in full[unit].
+// Returns the gather of what every rank holds whole and has its own shard of, in full[unit].
 Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
                                     const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
                                     core::DType type, uint32_t block = 0);

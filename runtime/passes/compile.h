@@ -1,4 +1,4 @@
-// From a layout to verified programs with a memory plan: all passes in order.
+// Turns a layout into verified programs with a memory plan: all passes run in order.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace zrt::runtime {
 
-// What the ranks of a stage of a pipeline run; without a pipeline there is one stage.
+// All that the ranks of a stage of a pipeline run; without a pipeline there is one stage.
 struct Compiled {
   Layout layout;
   std::vector<BlockPlan> blocks;  // of the layout

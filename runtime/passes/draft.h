@@ -24,7 +24,7 @@ struct Draft {
 // The draft as a program; segments without ops are left out. Ops wait for each other by their numbers in it.
 Program flatten(const Draft& draft);
 
-// Whether two ops must keep their order: one writes what the other touches.
+// True where two ops must keep their order: one writes what the other touches.
 bool conflict(const Op& a, const Op& b);
 
 inline constexpr uint8_t compute_lane = 0;  // every program has it; others are made on first use (ProgramSet::lane)
@@ -55,11 +55,11 @@ Draft schedule_decode(ProgramSet& set, const Layout& layout, const std::vector<B
 // and the updates, when Layout::update_when has them happen. Throws ConfigError where the optimizer cannot do that.
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
-// The updates of units with all that the optimizer needs for them. Of what is refined, ranks own units one after the
-// other, from `first_owner` on.
+// Adds the updates of units with all that the optimizer needs for them. Ranks own the units that are refined one after
+// the other, from `first_owner` on.
 void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
                  const std::vector<uint32_t>& units, uint32_t first_owner);
-// For each of the units, none of which is refined, the optimizer's rounds of sums, then its update.
+// Adds for each of the units, none of which is refined, the optimizer's rounds of sums, then its update.
 void add_plain_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
                        const std::vector<uint32_t>& units);
 
@@ -74,10 +74,10 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state);
 // allow: gathers ahead of their use, and in all.
 void prefetch(Draft& draft, const ProgramSet& set, const Layout& layout);
 
-// The updates that a step has left to the next one, where there is none.
+// Makes the updates that a step has left to the next one, where there is none.
 Draft make_update(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
-// Whole weights brought up to date on all ranks that updated a shard of them.
+// Brings whole weights up to date on all ranks that updated a shard of them.
 Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
 // Keeps communication from running ahead of its place in the program, so that memory stays bounded, and adds the waits

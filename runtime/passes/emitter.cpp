@@ -133,7 +133,7 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   buffers_[b].held = add("held of " + block.name(), Category::activations, held, apart ? alive.held : 1);
   buffers_[b].d_ports =
       add_ports(b, plan.runs(block.anatomy().all(), true), "gradient of ", {}, apart ? alive.held : 1);
-  // Until gradients of weights are made forwards of other microbatches come.
+  // Forwards of other microbatches come before gradients of weights are made.
   buffers_[b].again = buffers_[b].ports;
   for (size_t p = 0; apart && p < buffers_[b].again.size(); ++p) {
     if (plan.reads_back(block.anatomy().ports[p], block.anatomy().all()))
@@ -200,7 +200,7 @@ void Emitter::access_ports(Op& op, const std::vector<BufferId>& ports, Role role
   const std::vector<models::Port>& all = blocks_[op.block]->anatomy().ports;
   for (size_t p = 0; p < ports.size(); ++p) {
     if (ports[p] == no_buffer || (all[p].part != taken && all[p].part != handed)) continue;
-    // What stays with the rank is worked on where it lies, but for the gradients of weights.
+    // An op works in place on what stays with the rank, but for the gradients of weights.
     const bool stays = all[p].seam.stays() && role == Role::d_port && op.half != models::Half::weight;
     const Use use = all[p].part == handed ? Use::write : stays ? Use::update : Use::read;
     access(op, ports[p], role, use);
@@ -301,7 +301,7 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (plans_[b].rerun().count() > 0) recompute(segment, b, microbatch);
   for (const BackwardRun& run : plans_[b].backward()) {
     if (plans_[b].weights_apart() && run.half == models::Half::weight) continue;
-    // What gradients of weights read comes together beside the input half.
+    // The ports that gradients of weights read come together beside the input half.
     if (run.half != models::Half::weight) {
       for (size_t port : plans_[b].made_again(run.parts)) make_again(segment, b, microbatch, port);
     }

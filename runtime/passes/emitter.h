@@ -14,13 +14,13 @@ namespace zrt::runtime {
 struct AliveSlots {
   uint32_t chunk = 0;        // of a stage of a pipeline
   uint32_t activations = 1;  // from forward to backward
-  uint32_t first = 1;        // … of the embedding, whose backwards may stand behind all others
+  uint32_t first = 1;        // of the embedding, whose backwards may stand behind all others
   uint32_t gradients = 1;    // of outputs
   uint32_t batches = 1;
-  uint32_t received = 1;  // by a stage of a pipeline: inputs
-  uint32_t arriving = 1;  // … of these, before their forward
-  uint32_t handed = 1;    // … outputs that are sent, and gradients of inputs
-  uint32_t returned = 1;  // … gradients of such outputs
+  uint32_t received = 1;  // inputs from another stage of a pipeline
+  uint32_t arriving = 1;  // inputs from another stage, before their forward
+  uint32_t handed = 1;    // outputs that are sent, and gradients of inputs
+  uint32_t returned = 1;  // gradients of outputs that are sent
   uint32_t held = 1;      // from the input half of a backward to its weight half
 };
 
@@ -34,9 +34,9 @@ class Emitter {
   // Adds a message (links(kind)): the block hands something over a border of the stage, or gets it there.
   void link(DraftSegment& segment, WorkKind kind, size_t block, Index microbatch) const;
   void forward(DraftSegment& segment, size_t b, Index microbatch);
-  // In front of it the recompute, of a block that leaves out what its backward reads.
+  // Adds the recompute in front of it, for a block that leaves out what its backward reads.
   void backward(DraftSegment& segment, size_t b, Index microbatch);
-  // What backward has left out, where gradients of weights come apart.
+  // Adds the gradients of weights that backward has left out, where these come apart.
   void weight_gradient(DraftSegment& segment, size_t b, Index microbatch);
   size_t blocks() const { return blocks_.size(); }
 
@@ -55,7 +55,7 @@ class Emitter {
   BufferId keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
   // Brings together what ranks that share a block have each received a share of, in front of the block's op.
   void gather_received(DraftSegment& segment, size_t block, BufferId buffer, Role role, Index microbatch) const;
-  // Of an embedding there is none.
+  // An embedding has no input: these return no_buffer for it.
   BufferId input_of(size_t b) const { return at_border(b) ? buffers_[b].received : buffers_[b - 1].output; }
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
   bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
@@ -68,13 +68,13 @@ class Emitter {
   void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
   void backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& run);
   void recompute(DraftSegment& segment, size_t b, Index microbatch);
-  // A port that a backward reads and that nobody has kept.
+  // Makes a port again that a backward reads and that nobody has kept.
   void make_again(DraftSegment& segment, size_t b, Index microbatch, size_t port);
-  // The ports that a run of parts takes from the run before it and hands to the one behind it.
+  // Adds accesses to the ports that a run of parts takes from the run before it and hands to the one behind it.
   void access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const;
-  // Gradients of what parts hand on, for those of weights.
+  // Adds reads of the gradients of what parts hand on, for those of weights.
   void read_brought(Op& op, size_t b, models::Parts run) const;
-  // Of the ports that a part makes, in `buffers`: what ranks give each other of them, or of their gradients.
+  // Adds what ranks give each other of the ports that a part makes, in `buffers`, or of their gradients.
   void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, const std::vector<BufferId>& buffers,
                 bool gradients);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
@@ -95,7 +95,7 @@ class Emitter {
   std::vector<uint32_t> chunk_;  // by block
   BufferId tokens_ = no_buffer, targets_ = no_buffer, positions_ = no_buffer, staging_ = no_buffer;
   std::vector<Buffers> buffers_;         // by block
-  const std::vector<BlockPlan>& plans_;  // … what its ops do
+  const std::vector<BlockPlan>& plans_;  // by block: what its ops do
 };
 
 }  // namespace zrt::runtime

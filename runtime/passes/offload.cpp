@@ -61,7 +61,7 @@ Offload::Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockP
   if (layout.placement.sliding.layers > 0) sliding_.emplace(layout, state);
 }
 
-// What a block keeps for its backward is what its forward saves, and its input.
+// A block keeps for its backward what its forward saves, and its input.
 void Offload::place_activations(const Draft& draft) {
   if (draft.phase != "step") return;
   for (const DraftSegment& segment : draft.segments) {
@@ -111,7 +111,7 @@ bool Offload::needs_shard(const Op& op, const Access& access) const {
          unit_of(op).held.states == Extent::shard && set_.buffers[access.buffer].tier != Tier::nvme;
 }
 
-// Whether an op defines all of a copy of what it says it updates.
+// True where an op defines all of a copy of what it says it updates.
 bool Offload::overwrites(const Op& op, const Access& access) const {
   if (access.use == Use::write) return true;
   if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master(unit_of(op))) return false;
@@ -119,7 +119,7 @@ bool Offload::overwrites(const Op& op, const Access& access) const {
 }
 
 BufferId Offload::copy_buffer(BufferId resident, Index slot, Tier tier, bool part) {
-  // Of activations two, so that one moves while the other is worked on.
+  // Activations have two copies, so that one moves while the other is worked on.
   const uint32_t parity = states_.count(resident) == 0 && !is_control(resident) ? slot.first % 2 : 0;
   const auto [found, inserted] = buffers_.try_emplace({resident, tier, part, parity}, no_buffer);
   if (!inserted) return found->second;
@@ -156,7 +156,7 @@ void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_s
   out_->push_back(std::move(op));
 }
 
-// A copy's contents from its resident tier, through the host where that lies between.
+// Fetches a copy's contents from its resident tier, through the host where that lies between.
 void Offload::bring(const Op& op, const Copy& copy, bool shard_only) {
   BufferId from = copy.resident;
   Index slot = copy.slot;
@@ -228,7 +228,7 @@ bool Offload::read_later(const Copy& copy, size_t position) const {
   return found != last_read_.end() && found->second > std::pair{segment_, position};
 }
 
-// Whether the op that needs a copy next is near: with no computation in between, or for gradients, which are summed,
+// True where the op that needs a copy next is near: with no computation in between, or for gradients, which are summed,
 // reduced and measured while the next block computes, with one.
 bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& copy) const {
   const bool grad = set_.buffers[copy.resident].category == core::Category::grads;

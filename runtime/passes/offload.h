@@ -66,7 +66,7 @@ class Offload : public Pass {
   std::map<BufferId, State> states_;
   std::optional<SlidingLayers> sliding_;
   std::map<std::tuple<BufferId, Tier, bool, uint32_t>, BufferId> buffers_;
-  // Of the draft at hand.
+  // These belong to the draft at hand.
   std::map<BufferId, std::pair<size_t, size_t>> last_read_;  // segment and op
   size_t segment_ = 0;
   std::vector<Op>* out_ = nullptr;

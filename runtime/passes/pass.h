@@ -13,7 +13,7 @@
 
 namespace zrt::runtime {
 
-// What passes share: they read the layout, and write the set and its state buffers.
+// The data that passes share: they read the layout, and write the set and its state buffers.
 struct Compilation {
   const Layout& layout;
   std::vector<std::string> phases;  // that are asked for

@@ -39,7 +39,7 @@ class Prefetcher {
   void move() {
     find_crossings();
     choose();
-    // Where a turn's tail gathers for the next turn and for the next segment, both must want the same there.
+    // A turn's tail may gather for the next turn and for the next segment: both must want the same there.
     while (forbid_unequal()) choose();
     rebuild();
   }
@@ -169,7 +169,7 @@ class Prefetcher {
     }
   }
 
-  // Whether a gather may stand in front of the other ops at its place.
+  // True where a gather may stand in front of the other ops at its place.
   bool may_lead(const Gather& gather) const {
     const Range& range = ranges_[gather.segment];
     if (gather.stays || gather.consumer >= range.first + range.count) return false;
@@ -183,7 +183,7 @@ class Prefetcher {
     });
   }
 
-  // What a gather that moves from in front of work q + 1 to in front of work q leaves behind it.
+  // Finds the ops that a gather passes when it moves from in front of work q + 1 to in front of work q.
   void find_passed() {
     passed_.assign(current_.size(), {});
     size_t q = 0;
@@ -207,13 +207,13 @@ class Prefetcher {
     return std::any_of(ops.begin(), ops.end(), [&](const Op* op) { return conflict(gather, *op); });
   }
 
-  // Whether a gather may run while work q does, which is not the one that reads it.
+  // True where a gather may run while work q does, which is not the one that reads it.
   bool may_stand_before(size_t q, const Gather& gather) const {
     const bool fetch = transfers(gather.op.kind);
     if (!fetch && !layout_.overlap) return false;
     if (!fetch && gather.elements == 0) return true;
-    // What updates need that come between backwards, and what the backwards need, do not count for each other. Of the
-    // former nothing comes earlier than while one block runs.
+    // Gathers for updates between backwards and gathers for the backwards do not count for each other. The former come
+    // no earlier than while one block runs.
     const uint8_t row = row_[gather.consumer];
     int64_t all = gather.elements;
     bool others = false;
@@ -226,7 +226,7 @@ class Prefetcher {
     return distance_->reaches({all, !others, row && !row_[q] && block_between(q, gather.consumer), fetch});
   }
 
-  // Whether one of the works between two is a block.
+  // True where one of the works between two is a block.
   bool block_between(size_t q, size_t consumer) const {
     const auto at = [&](size_t i) { return row_.begin() + static_cast<std::ptrdiff_t>(i); };
     return std::find(at(q + 1), at(consumer), 0) != at(consumer);

@@ -1,4 +1,4 @@
-// How far ahead of their use weights come to the device: what Decisions::prefetch stands for, decided once.
+// Decides once how far ahead of their use weights come to the device, which Decisions::prefetch stands for.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -40,7 +40,7 @@ class Refinements {
     for (size_t step = 0; step < batches_.size() + 2 * ahead; ++step) {
       if (step < batches_.size()) collect(batches_[step]);
       if (step >= ahead && step - ahead < batches_.size()) refine(batches_[step - ahead]);
-      // What other units do stands beside the last exchange.
+      // The updates of other units stand beside the last exchange.
       if (step + 1 == batches_.size() + 2 * ahead) add_plain_updates(segment_, set_, layout_, state_, others);
       if (step >= 2 * ahead) update(batches_[step - 2 * ahead]);
     }

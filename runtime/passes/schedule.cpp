@@ -75,8 +75,9 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   return slots;
 }
 
-// Where gradients of weights come apart a turn begins with those of the first microbatch of a window. Blocks whose
-// gradients do not come apart are as many microbatches ahead as there are stages before this one.
+// True where turns straddle windows. Where gradients of weights come apart a turn begins with those of the first
+// microbatch of a window. Blocks whose gradients do not come apart are as many microbatches ahead as there are stages
+// before this one.
 bool straddles_windows(const Layout& layout, const std::vector<BlockPlan>& plans) {
   const auto ahead = static_cast<uint32_t>(layout.stage.index);
   if (layout.stage.schedule.kind != ScheduleKind::zb_h1 || layout.windows() == 1) return false;
@@ -84,8 +85,8 @@ bool straddles_windows(const Layout& layout, const std::vector<BlockPlan>& plans
   return !std::all_of(plans.begin(), plans.end(), [](const BlockPlan& plan) { return plan.weights_apart(); });
 }
 
-// What a stage of a pipeline does in a step. Turns are of two microbatches at least: a wait for the other one of a pair
-// of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
+// Drafts what a stage of a pipeline does in a step. Turns are of two microbatches at least: a wait for the other one of
+// a pair of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
 Draft schedule_stage(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans,
                      const StateBuffers& state) {
   const Schedule& schedule = layout.stage.schedule;

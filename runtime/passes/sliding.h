@@ -40,8 +40,8 @@ class SlidingLayers {
 
   std::optional<uint32_t> layer_of(BufferId weight) const;  // none: these do not slide
   const std::vector<BufferId>& weights(uint32_t layer) const { return weights_[layer]; }
-  // By segment. Programs that take unit after unit have no moves. What is there at a segment's end stays for the next
-  // one, unless a repeated segment began with something else.
+  // Returns the moves by segment. Programs that take unit after unit have none. What is there at a segment's end stays
+  // for the next one, unless a repeated segment began with something else.
   std::vector<Moves> plan(const Draft& draft) const;
   std::vector<Moves> plan(const std::vector<Segment>& segments) const;
 

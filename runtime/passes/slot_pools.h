@@ -14,7 +14,7 @@
 
 namespace zrt::runtime {
 
-// How many microbatches these chunks together have between their forwards and backwards, at most.
+// Counts the microbatches that these chunks together have between their forwards and backwards, at most.
 uint32_t most_alive(std::span<const Work> list, std::span<const uint32_t> chunks);
 
 class SlotPools {
@@ -22,11 +22,11 @@ class SlotPools {
   // `list`: what the stage does in a step; without one, or with one chunk in it, nothing is shared.
   SlotPools(ProgramSet& set, std::vector<Work> list, uint32_t microbatches);
 
-  // What a block of the chunk keeps. The nth of a kind and size in each chunk are one buffer, named after all of the
-  // blocks. `buffer.slots`: of a ring for this chunk alone, `spare` included. `spare`: slots beyond those of
-  // microbatches that are alive, for what arrives before its forward.
+  // Returns the buffer for what a block of the chunk keeps. The nth of a kind and size in each chunk are one buffer,
+  // named after all of the blocks. `buffer.slots`: of a ring for this chunk alone, `spare` included. `spare`: slots
+  // beyond those of microbatches that are alive, for what arrives before its forward.
   BufferId keep(const std::string& kind, const std::string& block, Buffer buffer, uint32_t chunk, uint32_t spare);
-  // Once all have been named: how many slots there are, and who has which.
+  // Decides how many slots there are and who has which, once all have been named.
   void assign();
 
  private:

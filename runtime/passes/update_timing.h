@@ -1,4 +1,5 @@
-// When units are updated. What a step decides is the same, and so are all bits where no update is skipped or clipped.
+// Says when units are updated. What a step decides is the same, and so are all bits where no update is skipped or
+// clipped.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,13 +17,13 @@ class UpdateTiming {
   virtual void reads(DraftSegment&, const Op&) {}
   virtual void measured(DraftSegment&, const std::vector<uint32_t>&) {}
   virtual void decided(DraftSegment&) {}
-  // Whether norms are taken as soon as gradients are complete, also of those that stay on the device.
+  // True where norms are taken as soon as gradients are complete, also of those that stay on the device.
   virtual bool measures_at_once() const { return false; }
 };
 
-// As Layout::update_when says (runtime/config/update_when.h); `step` is the draft of the step. What is updated between
-// blocks is a row of works of its own (Op::row). Throws ConfigError where updates would come before the norm that the
-// optimizer needs.
+// Returns the timing that Layout::update_when names (runtime/config/update_when.h); `step` is the draft of the step.
+// What is updated between blocks is a row of works of its own (Op::row). Throws ConfigError where updates would come
+// before the norm that the optimizer needs.
 std::unique_ptr<UpdateTiming> make_update_timing(ProgramSet& set, const Layout& layout, const StateBuffers& state,
                                                  const Draft& step);
 

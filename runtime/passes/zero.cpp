@@ -61,10 +61,11 @@ class ZeroPass {
     return std::span(op.units).first(layout_.units.trained(op.units));
   }
 
-  // Of an op; of one that is repeated for other windows, which are neither the first nor the last, the first of them.
+  // Returns the window of an op. One that is repeated for other windows, which are neither the first nor the last, has
+  // the first of them.
   uint32_t window(const Op& op) const { return op.microbatch.first / layout_.reduce_every; }
 
-  // For every unit and window: which backward (by running number) writes it first and which last.
+  // Finds for every unit and window which backward (by running number) writes it first and which last.
   void find_window_ends(const Draft& draft) {
     size_t number = 0;
     for (const DraftSegment& segment : draft.segments) {
@@ -96,7 +97,7 @@ class ZeroPass {
     }
   }
 
-  // Whole weights of which each rank updated a shard: brought together before the first use in a step.
+  // Brings whole weights together of which each rank updated a shard, before their first use in a step.
   void refresh(const Op& op) {
     if (!trains_) return;
     std::vector<uint32_t> stale;
@@ -111,7 +112,7 @@ class ZeroPass {
     }
   }
 
-  // Sharded weights: brought together for each block and direction, unless they are still there.
+  // Brings sharded weights together for each block and direction, unless they are still there.
   void gather(const Op& op) {
     std::vector<uint32_t> sharded;
     for (uint32_t u : op.units) {
@@ -225,7 +226,7 @@ class ZeroPass {
     pending_elements_ = 0;
   }
 
-  // Where ranks update everything.
+  // Gathers gradients where ranks update everything.
   void gather_grads(const std::vector<uint32_t>& units) {
     if (layout_.zero.states != Extent::full) return;
     for (const auto& bucket : buckets(layout_, units, layout_.gather_bucket)) {
@@ -234,8 +235,8 @@ class ZeroPass {
     }
   }
 
-  // Of a unit that another stage of a pipeline has a copy of, or of which each rank that shares the work of a block has
-  // made a part of the gradient.
+  // Adds up the gradient of a unit that another stage of a pipeline has a copy of, or of which each rank that shares
+  // the work of a block has made a part.
   template <class Ranks>
   void add_up(uint32_t u, Ranks group, const char* what) {
     Op op;
@@ -281,7 +282,7 @@ class ZeroPass {
     segment.ops.push_back(std::move(op));
   }
 
-  // What is left of norms, the decision, and what is left of updates.
+  // Adds what is left of norms, the decision, and what is left of updates.
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
     current_ = &segment;
@@ -331,7 +332,8 @@ class ZeroPass {
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;  // the op at hand
-  // What a pipeline keeps, of forwards and of backwards; in one place for both where the step has one run.
+  // Holds what a pipeline keeps gathered, for forwards or for backwards; for both in one place where the step has one
+  // run.
   struct Run {
     size_t chunk = 0;
     std::map<uint32_t, Gathered> blocks;

@@ -10,11 +10,11 @@
 
 namespace zrt::runtime {
 
-// What somebody may ask of a run while it runs; bits. A rank that is asked tells the others with the step's decision,
-// so that all act after the same step.
+// The requests that somebody may make of a run while it runs; bits. A rank that is asked tells the others with the
+// step's decision, so that all act after the same step.
 enum Request : uint32_t { save_requested = 1, stop_requested = 2 };
 
-// Written by the host between programs, constant while one runs.
+// The host writes these between programs; they are constant while one runs.
 struct StepInputs {
   uint64_t seed = 0;
   uint32_t step = 0;     // skipped ones count: batches and dropout go on
@@ -47,14 +47,14 @@ void visit_fields(P& persistent, uint32_t members, Visit visit) {
   visit("loss_scale_last_overflow", persistent.loss_scale.last_overflow);
 }
 
-// What the optimizer decides if the step is taken; made by the host in front of a step, because it depends on the
+// The optimizer's decision if the step is taken. The host makes it in front of a step, because it depends on the
 // progress alone and takes functions that devices compute differently.
 struct NextStep {
   optimizer::Progress progress[optimizer::most_members];
   optimizer::Decision decision[optimizer::most_members];
 };
 
-// Why a run cannot go on; the executor throws it when a program has ended (throw_fault).
+// The reason why a run cannot go on; the executor throws it when a program has ended (throw_fault).
 enum class Fault : uint32_t { none, loss_scale_at_minimum, updated_with_bad_gradient };
 
 // The first of the red zones (engine/red_zones.h) that was found damaged; here, so that a GPU can write it.
@@ -68,13 +68,13 @@ struct Control {
   NextStep next;
 
   double call_loss = 0;  // nats; of the microbatch at hand
-  // Summed over the step on this rank.
+  // These are summed over the step on this rank.
   double loss_sum = 0;  // nats
   uint64_t loss_tokens = 0;
   optimizer::ExactSum norm;  // squares of this rank's gradient shards
   models::RouterTally router;
 
-  // Decided alike on all ranks.
+  // All ranks decide these alike.
   uint32_t requests = 0;                                  // of any rank
   double mean_loss = 0;                                   // nats per token of the global batch
   uint64_t mean_tokens = 0;                               // tokens it is the mean of
@@ -90,7 +90,7 @@ struct Control {
   BrokenZone broken;  // of this run of a program, on a GPU
 };
 
-// What a rank tells the others before a decision.
+// The values that a rank tells the others before a decision.
 struct ControlShare {
   double loss_sum = 0;
   uint64_t loss_tokens = 0;

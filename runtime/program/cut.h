@@ -1,4 +1,4 @@
-// Where a model is cut for a pipeline.
+// Cuts a model for a pipeline.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -1,4 +1,4 @@
-// What is decided about a run so that it fits its memory and is fast (runtime/plan/fit.h). No bit depends on it.
+// The decisions about a run that make it fit its memory and be fast (runtime/plan/fit.h). No bit depends on them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@ struct Decisions {
   bool open_gathered_for = false;                       // a budget may keep them longer
   bool open_overlap = false;                            // lanes may run beside each other: RunSettings::overlap
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
-  bool open_activations = true;                         // … where activations are resident, too
+  bool open_activations = true;                         // a budget may change where activations are resident, too
   bool operator==(const Decisions&) const = default;
 };
 

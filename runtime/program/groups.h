@@ -38,7 +38,7 @@ constexpr std::string_view link_name(bool odd, bool forward) {
 constexpr std::string_view wrap_name(bool forward) {
   return forward ? "pp.wrap.forward" : "pp.wrap.backward";
 }
-inline constexpr std::string_view copies_name = "embedding";  // … that both have copies of parameters
+inline constexpr std::string_view copies_name = "embedding";  // the first and the last, both with copies of parameters
 inline constexpr std::string_view layers_name = "layers";     // stages whose layers share parameters
 constexpr std::string_view copies_group(bool of_layers) {
   return of_layers ? layers_name : copies_name;

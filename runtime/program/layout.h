@@ -13,17 +13,17 @@
 
 namespace zrt::runtime {
 
-// Whether blocks share parameters: none do, only the first with one other, or others.
+// Says which blocks share parameters: none do, only the first with one other, or others.
 enum class Sharing { none, first_block, elsewhere };
 
-// Which part of a pipeline a layout is of: its model and units are those of the stage alone.
+// The part of a pipeline that a layout is of: its model and units are those of the stage alone.
 struct Stage {
   Schedule schedule;  // of one stage: there is no pipeline; `group` is 1 but where it is interleaved
   int index = 0;
   int sharing = 1;  // stages next to each other whose layers share parameters: each so many of the pipeline
   bool pipelined() const { return schedule.stages > 1; }
-  // With several chunks: how many microbatches sooner than they are needed outputs come from the last stage to the
-  // first, and their gradients back.
+  // With several chunks outputs come from the last stage to the first so many microbatches sooner than they are needed,
+  // and their gradients back.
   uint32_t early() const { return schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0; }
 };
 
@@ -32,22 +32,22 @@ struct Layout : RunSettings, Decisions {
   optimizer::UnitTable units;
   Stage stage;
 
-  // Whether ranks that share blocks share the rows of the residual stream, too, and of how many each has room for.
+  // True where ranks that share blocks share the rows of the residual stream, too: each has room for row_share().
   bool shares_rows() const { return model->degrees.shares_rows(); }
   int64_t row_share(const models::Shape& shape) const {
     return shares_rows() ? (shape.rows() + mesh.tensor() - 1) / mesh.tensor() : shape.rows();
   }
-  // Of what a rank has of a tensor that goes from block to block.
+  // Returns the bytes that a rank has of a tensor that goes from block to block.
   uint64_t stream_bytes(int64_t width, const models::Shape& shape) const {
     return static_cast<uint64_t>(row_share(shape) * width) * core::dtype_size(shape.type);
   }
-  // Of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where all have all of
-  // them, an equal share of their elements, of which the last may reach beyond them.
+  // Returns the bytes of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where
+  // all have all of them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
   bool has_master(const optimizer::Unit& unit) const { return unit.trained && compute != core::DType::f32 && master; }
   // The type of the weights that updates work on and checkpoints save; without a master blocks read the same.
   core::DType logical_type(const optimizer::Unit& unit) const { return has_master(unit) ? core::DType::f32 : compute; }
-  // A rank holds so much of those.
+  // Says how much of those a rank holds.
   optimizer::Extent logical_extent(const optimizer::Unit& unit) const {
     return has_master(unit) ? unit.held.states : unit.held.weights;
   }
@@ -74,9 +74,9 @@ struct Layout : RunSettings, Decisions {
   int64_t targets() const { return micro_batch * model->targets(sequence) * mesh.data() * microbatches; }
   uint32_t windows() const { return microbatches / reduce_every; }
   Sharing sharing() const;
-  // How many microbatches go through a block before the next block.
+  // Returns the number of microbatches that go through a block before the next block.
   uint32_t together() const;
-  // Whether gradients of several microbatches are summed in the resident gradient itself.
+  // True where gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
 };
 

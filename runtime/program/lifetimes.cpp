@@ -6,7 +6,7 @@
 namespace zrt::runtime {
 namespace {
 
-// Every use in `a` has finished before any use in `b` starts.
+// True where every use in `a` has finished before any use in `b` starts.
 bool ordered(const Generation& a, const Generation& b) {
   for (size_t l = 0; l < max_lanes; ++l) {
     if (a.last[l] > b.known[l]) return false;
@@ -44,8 +44,8 @@ Lifetimes::Lifetimes(const ProgramSet& set, const Program& program, const std::s
                  [&](const auto& generations) { return stretches_of(generations); });
 }
 
-// Two buffers are where their lives alternate in program order and each neighbouring pair is ordered, which orders all
-// of them.
+// Two buffers are disjoint where their lives alternate in program order and each neighbouring pair is ordered, which
+// orders all of them.
 bool Lifetimes::disjoint(BufferId one, BufferId other) const {
   if ((stretches_[one] & stretches_[other]) == 0) return true;
   const std::vector<Generation>&a = of_[one], &b = of_[other];

@@ -1,4 +1,4 @@
-// When the buffers of a program are alive, and which of them never are at once on any interleaving of the lanes.
+// Says when the buffers of a program are alive, and which of them never are at once on any interleaving of the lanes.
 #pragma once
 #include <string>
 #include <vector>

@@ -67,8 +67,8 @@ class UnitClock {
     return end == unknown ? std::nullopt : std::optional(end);
   }
 
-  // When a microbatch's output leaves chunk q, or the gradient of its input: once it is made and has a slot there.
-  // Inputs always have one: a chunk has room for one more than it works on.
+  // Returns when a microbatch's output leaves chunk q, or the gradient of its input: once it is made and has a slot
+  // there. Inputs always have one: a chunk has room for one more than it works on.
   std::optional<int32_t> message(bool forward, int32_t q, int32_t m) const {
     const auto made = ended(forward ? WorkKind::forward : WorkKind::backward, q, m);
     if (!made || forward) return made;
@@ -78,7 +78,8 @@ class UnitClock {
     return freed ? std::optional(std::max(*made, *freed)) : std::nullopt;
   }
 
-  // When a work can begin: its input has come, and what it hands on has a slot. Nothing where that is not known yet.
+  // Returns when a work can begin: its input has come, and what it hands on has a slot. Nothing where that is not known
+  // yet.
   std::optional<int32_t> ready(const Work& work, int32_t stage) const {
     const int32_t q = number(work, stage), earlier = work.microbatch - static_cast<int32_t>(handed_slots(s_));
     const bool forward = work.kind == WorkKind::forward;

@@ -6,9 +6,9 @@
 
 namespace zrt::runtime {
 
-// What a rank has moved between tiers.
+// The bytes that a rank has moved between tiers.
 struct Moved {
-  uint64_t to_device = 0, to_host = 0, read = 0, written = 0;  // bytes: over the link, from and to the NVMe tier
+  uint64_t to_device = 0, to_host = 0, read = 0, written = 0;  // over the link, from and to the NVMe tier
   Moved& operator+=(const Moved& other);
   Moved operator-(const Moved& other) const;
   bool operator==(const Moved&) const = default;

@@ -14,7 +14,7 @@ class Order {
   void forward() { add(WorkKind::forward, forwards_++, false); }
   void backward() { add(WorkKind::backward, backwards_++, true); }
   void weight_gradient() { add(WorkKind::weight_gradient, weight_gradients_++, true); }
-  // Of the stage: the forwards in front of the first backward, then one of each in turn, then the backwards that are
+  // Adds the stage's forwards in front of the first backward, then one of each in turn, then the backwards that are
   // left.
   template <class After>
   void alternate(int32_t warm_up, After after) {

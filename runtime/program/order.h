@@ -1,6 +1,6 @@
-// In which order a stage of a pipeline works on the microbatches of a step. Pure functions: nothing is compiled or
-// timed here. GPipe (Huang et al. 2019), 1F1B (PipeDream-Flush), interleaved 1F1B (Narayanan et al. 2021) and ZB-H1
-// (Qi et al. 2024), with the orders of Megatron-LM and of the authors of ZB-H1.
+// The order in which a stage of a pipeline works on the microbatches of a step. Pure functions: nothing is compiled or
+// timed here. GPipe (Huang et al. 2019), 1F1B (PipeDream-Flush), interleaved 1F1B (Narayanan et al. 2021) and ZB-H1 (Qi
+// et al. 2024), with the orders of Megatron-LM and of the authors of ZB-H1.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -37,7 +37,7 @@ struct Work {
 // it.
 std::vector<Work> order(const Schedule& schedule, int32_t stage);
 
-// Of a rank that has all blocks: each block is a chunk.
+// The order of a rank that has all blocks: each block is a chunk.
 struct BlockOrder {
   int32_t blocks = 1;
   int32_t microbatches = 1;

@@ -254,7 +254,7 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
   for (size_t u = 0; u < placement.units.size(); ++u) {
     UnitTiers& tiers = placement.units[u];
-    // What ranks share for an update is the device's.
+    // The device has what ranks share for an update.
     const Unit& unit = layout.units.units[u];
     const bool exchanges = layout.optimizer->exchanges(unit);
     const bool states = !tiers.states.empty() && std::all_of(tiers.states.begin(), tiers.states.end(),

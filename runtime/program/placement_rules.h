@@ -1,13 +1,13 @@
-// From the rules of a configuration to the resident tier of every state of every unit.
+// Turns the rules of a configuration into the resident tier of every state of every unit.
 #pragma once
 #include "runtime/config/memory.h"
 #include "runtime/program/layout.h"
 
 namespace zrt::runtime {
 
-// Of a layout that is complete but for its placement. Empty where everything stays in the device tier and nothing is
-// computed again. Budgets are not looked at: where MemoryConfig leaves open what they ask for, a caller may move what
-// is in the device tier, and then places updates anew.
+// Returns the placement for a layout that is complete but for it. It is empty where everything stays in the device tier
+// and nothing is computed again. Budgets are not looked at: where MemoryConfig leaves open what they ask for, a caller
+// may move what is in the device tier, and then places updates anew.
 //
 // Throws ConfigError for a rule that matches nothing of a whole model, names a state that the run does not have, or
 // matches some of a unit's parameters only: their states lie in one piece.

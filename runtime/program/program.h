@@ -27,7 +27,7 @@ enum class Use : uint8_t {
   update,  // reads and writes
 };
 
-// What a buffer is to an op. Roles that come once per unit appear in the order of Op::units.
+// Says what a buffer is to an op. Roles that come once per unit appear in the order of Op::units.
 enum class Role : uint8_t {
   tokens,
   targets,
@@ -38,9 +38,9 @@ enum class Role : uint8_t {
   d_input,
   saved,
   recomputed,  // what a backward reads of a recompute beside `saved`
-  held,        // … and what its weight half reads of its input half
+  held,        // what the weight half of a backward reads of its input half
   port,        // between parts of a block, in the order of ports
-  d_port,      // … its gradient
+  d_port,      // the gradient of a port
   workspace,
   cache,
   weight,
@@ -58,10 +58,10 @@ enum class Role : uint8_t {
   control,
   loads,  // of experts
   shares,
-  copied,    // of a fetch or evict: from
-  copy,      // … and to
-  proposal,  // of an optimizer that refines, a rank's part
-  refined,   // … and the whole, on one rank
+  copied,    // what a fetch or evict moves from
+  copy,      // what a fetch or evict moves to
+  proposal,  // a rank's part of what an optimizer refines
+  refined,   // the whole of what an optimizer refines, on one rank
   packed,    // weights in few bits, of all ranks
 };
 inline constexpr size_t role_count = static_cast<size_t>(Role::packed) + 1;
@@ -105,14 +105,14 @@ enum class OpKind : uint8_t {
   snapshot,
   recompute,        // a forward again, for the backward that follows
   fetch,            // a copy towards where an op needs it, from the tier behind
-  evict,            // … back to where it is resident
+  evict,            // a copy back to where it is resident
   decide_ahead,     // what updates follow that do not follow the decision of their own step
   propose,          // of an optimizer that refines: a rank's part of what it would add
   collect,          // brings proposals together, each unit's on one rank
-  refine,           // … which works on the whole of it
-  hand_out,         // … and gives all ranks their parts again
+  refine,           // works on the whole of a unit on that rank
+  hand_out,         // gives all ranks their parts of it again
   send,             // over the boundary between two stages of a pipeline: an output, or the gradient of an input
-  receive,          // … what a neighbour sends: an input, or the gradient of an output
+  receive,          // takes what a neighbour sends: an input, or the gradient of an output
   exchange,         // of a port between ranks that share the work of a block, or of its gradient
   gather_parts,     // of a unit's weights, from those ranks
   gather_received,  // the shares of what a stage receives, of those ranks
@@ -124,7 +124,7 @@ inline bool transfers(OpKind kind) {
 
 // `host`: what is computed on the host beside `compute`, on what lies there.
 enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm, host };
-// Whether a lane's work is what a step is for; what the others do, it is better hidden behind.
+// True for lanes whose work a step is for: what the others do is better hidden behind it.
 inline bool computing(LaneKind kind) {
   return kind == LaneKind::compute || kind == LaneKind::host;
 }
@@ -145,25 +145,26 @@ struct Op {
   models::Parts parts = models::all_parts;                   // of the block, that the op runs
   models::Half half = models::Half::both;                    // of a backward
   bool again = false;                                        // of an exchange: it repeats one of the forward
-  uint8_t port = 0;                                          // of an exchange: which of the block's …
-  models::Collective collective = models::Collective::none;  // … and what completes it
+  uint8_t port = 0;                                          // of an exchange: which of the block's ports
+  models::Collective collective = models::Collective::none;  // of an exchange: what completes the port
   Index microbatch;                                          // within the step
   uint32_t round = 0;                                        // of an optimizer's sums; the piece of an export's unit
-  // Of what is refined: which of the ranks that hold a unit has the first one; the next one has the second.
+  // The rank that has the first of the units that are refined, among those that hold a unit; the next one has the
+  // second.
   uint32_t first_owner = 0;
-  // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,
-  // as soon as they can, else 0. Neither row waits for what is moved for the other.
+  // The row of works that an op belongs to, a transfer with the op that it is for: 1 for updates that run between
+  // blocks, as soon as they can, else 0. Neither row waits for what is moved for the other.
   uint8_t row = 0;
   bool fixed = false;               // of a fetch: it stands where it has to, however far ahead others may come
   std::vector<uint32_t> units;      // of gather, reduce, update …; a block's units for forward and backward
   std::vector<uint8_t> accumulate;  // per unit: 1 adds to the gradient, 0 defines it
-  // Of a fetch or evict: the bytes of this rank's shard, where only that moves; 0: all of the buffer. On a side that
-  // holds the whole unit the shard lies at its place.
+  // The bytes of this rank's shard, where a fetch or evict moves only that; 0: all of the buffer. On a side that holds
+  // the whole unit the shard lies at its place.
   uint64_t shard_bytes = 0;
   std::vector<Access> accesses;
   std::vector<OpId> waits;  // ops of other lanes: their latest execution so far must have finished
 
-  // Of parameters.
+  // True for ops that make gradients of parameters.
   bool makes_gradients() const { return kind == OpKind::backward && half != models::Half::input; }
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t fewest_turns = 4;  // two of them are peeled off, and one alone is no repetition
 
-// Of each work, how many places behind it the same stands with a microbatch `period` higher; 0 where it does not.
+// Returns for each work how many places behind it the same stands with a microbatch `period` higher; 0 where it does
+// not.
 std::vector<size_t> distances(std::span<const Work> list, int32_t period) {
   int32_t chunks = 0, microbatches = 0;
   for (const Work& work : list) {

@@ -1,5 +1,5 @@
-// What a run is, whatever is decided about it and whichever of its ranks is looked at. Made once from the
-// configuration.
+// The settings of a run, whatever is decided about it and whichever of its ranks is looked at. They are made once from
+// the configuration.
 #pragma once
 #include <cstdint>
 

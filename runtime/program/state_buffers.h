@@ -1,4 +1,4 @@
-// Where the model states of a run lie: buffers of its program set.
+// The buffers of a program set in which the model states of a run lie.
 #pragma once
 #include <vector>
 

@@ -9,9 +9,9 @@
 namespace zrt::runtime {
 
 inline constexpr size_t max_lanes = 20;
-// Turns of a repeated segment that are looked at: the first, two that follow each other, and one more for slots that
-// alternate: a further turn meets the same neighbours. All of them where slots go round and are used again, or where
-// what a late turn leaves is taken behind the segment.
+// Counts the turns of a repeated segment that are looked at: the first, two that follow each other, and one more for
+// slots that alternate: a further turn meets the same neighbours. All are looked at where slots go round and are used
+// again, or where what a late turn leaves is taken behind the segment.
 uint32_t checked_turns(const ProgramSet& set, const Program& program);
 
 using Clock = std::array<uint32_t, max_lanes>;  // executions of each lane known to have finished
@@ -28,15 +28,15 @@ inline bool happens_before(const Execution& a, const Execution& b) {
   return b.clock[a.lane] > a.index;
 }
 
-// Program order, with lanes in FIFO order and waits meaning "the latest execution of that op so far". Of a repeated
-// segment some turns stand for all.
+// Returns executions in program order, with lanes in FIFO order and waits meaning "the latest execution of that op so
+// far". Some turns of a repeated segment stand for all.
 std::vector<Execution> make_timeline(const ProgramSet& set, const Program& program);
 
 // Builds a timeline one execution at a time; used by the pass that chooses the waits.
 class TimelineBuilder {
  public:
   explicit TimelineBuilder(size_t ops) : latest_(ops, ~0u) {}
-  // Whether `earlier` (a position in executions()) has surely finished before the next execution on `lane`.
+  // True where `earlier` (a position in executions()) has surely finished before the next execution on `lane`.
   bool known(size_t earlier, uint8_t lane) const;
   void wait(uint8_t lane, size_t earlier);  // the lane's next execution waits for it
   void wait_latest(uint8_t lane, OpId op);  // nothing when it has not run yet

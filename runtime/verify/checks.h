@@ -23,7 +23,7 @@ void check_placement(const ProgramSet& set, const TierBytes& budgets);
 // On every interleaving each read sees the last write of its slot, whole, and the bytes are not in use elsewhere.
 void check_memory(const ProgramSet& set, const Program& program);
 
-// What each op reads is what it means: of the same microbatch, unit, version and level of reduction.
+// Each op reads what it means: of the same microbatch, unit, version and level of reduction.
 void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout,
                    const std::vector<PartOrder>& orders, const Families& families);
 

@@ -63,7 +63,7 @@ class PhaseChecker {
 
  private:
   const Program& program(size_t rank) const { return ranks_[rank]->programs[phase_]; }
-  // Of all ranks the same ones do; others may be there on some alone.
+  // The same lanes communicate on all ranks; others may be there on some alone.
   bool communicates(uint8_t lane) const {
     return lane < ranks_[0]->lanes.size() && ranks_[0]->lanes[lane].kind == LaneKind::comm;
   }
@@ -85,7 +85,7 @@ class PhaseChecker {
     const auto& queue = of_[rank]->lanes[lane];
     return n < queue.size() ? FaultPlace{&program(rank), queue[n]} : FaultPlace{&program(rank)};
   }
-  // What such a place is about, of one rank. An op may be missing there: those in front and behind share its lane.
+  // Says what such a place is about, on one rank. An op may be missing there: those in front and behind share its lane.
   std::string context(size_t rank, uint8_t lane, const FaultPlace& at) const {
     std::string operand = "none, its calls on this lane have ended", group;
     if (at.at.known()) {
@@ -113,7 +113,7 @@ class PhaseChecker {
     return text;
   }
 
-  // What one side of a boundary between stages sends and the other receives.
+  // True where one side of a boundary between stages sends what the other receives.
   bool paired(size_t a, const Execution& x, size_t b, const Execution& y) const {
     const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];
     return one.kind != other.kind && (other.kind == OpKind::send || other.kind == OpKind::receive) &&

@@ -1,5 +1,6 @@
-// What the slots of all buffers hold while one walks a program's executions in program order: whose weights, of which
-// version; which microbatches' gradients, how far reduced. The rules for weights, gradients and activations share it.
+// The contents of the slots of all buffers while one walks a program's executions in program order: whose weights, of
+// which version; which microbatches' gradients, how far reduced. The rules for weights, gradients and activations share
+// it.
 #pragma once
 #include <array>
 #include <string>
@@ -22,24 +23,24 @@ inline bool follows_decision(OpKind kind) {
   return kind == OpKind::update || kind == OpKind::propose || kind == OpKind::sum || kind == OpKind::fold;
 }
 
-// How much of a unit is there, of what the step means by it.
+// Says how much of a unit is there, of what the step means by it.
 enum class Spread : uint8_t {
   own,    // this rank's shard
   part,   // the shards that one member of a group brings in from all groups
   whole,  // everything
 };
 
-// Over which ranks a gradient has been summed: those of its stage, and then those of another stage that has a copy.
+// The ranks that a gradient has been summed over: those of its stage, and then those of another stage that has a copy.
 enum class Summed : uint8_t { rank, inner, all, copies, shares };
 
 struct Content {
   Execution made;               // the latest execution that wrote all of it
-  Execution changed;            // … that wrote any of it
+  Execution changed;            // the latest execution that wrote any of it
   Role role = Role::workspace;  // under which it was made
   uint32_t unit = none;         // of weights and gradients
   Spread spread = Spread::own;
   uint32_t version = 0;  // weights: updates of the unit in this program that it has seen
-  // Of gradients.
+  // Gradients have these, down to `microbatch`.
   Summed summed = Summed::rank;
   bool used = false;                    // handed on by a reduction or an update
   bool adds = false;                    // the latest backward adds to what was there

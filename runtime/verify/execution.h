@@ -19,8 +19,8 @@ std::string name(const Program& program, Execution execution);
 // The nth execution on a lane.
 Execution on_lane(const Program& program, uint8_t lane, uint32_t index);
 
-// What an op that lacks something follows: the latest execution before it that shares a unit, else the one before it
-// in program order. An unknown execution when it is the first.
+// Returns what an op that lacks something follows: the latest execution before it that shares a unit, else the one
+// before it in program order. An unknown execution when it is the first.
 Execution before(const Program& program, Execution execution);
 
 // "; 'backward h.3' uses it too": another op than `op`, of any program, that uses a buffer. Empty when none does.

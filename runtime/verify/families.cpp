@@ -67,7 +67,7 @@ Families::Meaning Families::meaning(const Op& op, const Access& access, uint32_t
   const uint32_t unit = op.units.empty() ? 0 : op.units[std::min<size_t>(nth, op.units.size() - 1)];
   switch (access.role) {
     case Role::weight:
-      // Of a state that is brought together, the weights that updates work on.
+      // A state that is brought together is the weights that updates work on.
       return {op.kind == OpKind::gather_state && layout_.has_master(layout_.units.units[unit]) ? master : weights, unit,
               0, &op};
     case Role::grad:
@@ -84,7 +84,7 @@ Families::Meaning Families::meaning(const Op& op, const Access& access, uint32_t
       return layout_.reduces_in_place() ? Meaning{gradient, unit, 0, &op} : Meaning{passing, 0, 0, &op};
     case Role::full_state:
     case Role::snapshot:
-      // Of what it is whole the others say; one of its own is made for an export.
+      // Others say what it is the whole of; an export has one of its own made.
       if (op.kind != OpKind::gather_state || access.use != Use::write) return {};
       return {passing, 0, 0, &op};
     default:

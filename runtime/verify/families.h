@@ -12,8 +12,8 @@ namespace zrt::runtime::verification {
 
 class Families {
  public:
-  // Of all programs of the set. Throws core::ProgramError where a buffer, or two that a transfer joins, mean two
-  // things.
+  // Finds the families in all programs of the set. Throws core::ProgramError where a buffer, or two that a transfer
+  // joins, mean two things.
   Families(const ProgramSet& set, const Layout& layout);
 
   static constexpr uint32_t none = ~0u;

@@ -13,7 +13,7 @@ struct FaultPlace {
   const Program* program = nullptr;  // none: it is of no program more than of another
   Execution at{};                    // unknown: the end of the program
   BufferId buffer = no_buffer;       // none: what the op there works on
-  uint32_t unit = ~0u;               // … none: that of the buffer there
+  uint32_t unit = ~0u;               // none: that of the buffer there
 };
 
 class Fault : public core::ProgramError {

@@ -1,4 +1,4 @@
-// What each lane of a program knows to have finished while one walks the executions in program order.
+// Says what each lane of a program knows to have finished while one walks the executions in program order.
 #pragma once
 #include <algorithm>
 #include <vector>

@@ -134,7 +134,8 @@ class Meaning {
     return port < ports.size() ? joined("exchanged over ", {over(ports[port].seam.axis)}) : "";
   }
 
-  // Over a border of the stage; what came from there is brought together by the ranks that share blocks.
+  // Says between which ranks it goes over a border of the stage; ranks that share blocks bring what came from there
+  // together.
   std::string sent(Role role) const {
     const bool before = role == Role::input || role == Role::d_input;
     if (op_.block >= layout_.model->blocks.size()) return "";

@@ -27,7 +27,7 @@ std::string neighbour(const Program& program, OpId id) {
   return fmt::format("alone, its program {} '{}'", id > 0 ? "behind" : "before", program.ops[id > 0 ? id - 1 : 1].name);
 }
 
-// Whether an op adds to gradients or defines them; the first of two levels of a reduction always defines, and one in
+// True where an op adds to gradients or defines them; the first of two levels of a reduction always defines, and one in
 // place between groups with equal shards does neither.
 bool adds_up(const ProgramSet& set, const Op& op) {
   if (op.kind == OpKind::backward) return op.makes_gradients();

@@ -80,14 +80,14 @@ void ActivationRule::require_positions(const Op& op) const {
   walk_.fail("does not read the positions of its microbatch, without which documents attend to each other");
 }
 
-// By the step's begin, which empties nothing else.
+// The step's begin has emptied it; it empties nothing else.
 void ActivationRule::require_emptied(const Access& access) const {
   const Execution made = walk_.at(access).made;
   if (made.known() && walk_.program.ops[made.op].kind == OpKind::begin) return;
   walk_.fail(access, fmt::format("no begin has emptied it; {} wrote it", walk_.name(made)));
 }
 
-// From the neighbouring stage, and where ranks share it, together since.
+// It came from the neighbouring stage and, where ranks share it, has been brought together since.
 void ActivationRule::require_received(const Access& access, Role role) const {
   require_group(walk_.op());
   require_made(access, OpKind::receive, walk_.op().block, role);
@@ -110,7 +110,7 @@ void ActivationRule::require_group(const Op& op, Axes axes) const {
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
 }
 
-// What the block's parts hold between the halves of a backward lies somewhere.
+// The block's parts have a buffer for what they hold between the halves of a backward.
 void ActivationRule::require_holding(const Op& op) const {
   const auto held = [](const Access& access) { return access.role == Role::held; };
   const models::Block& block = *walk_.layout.model->blocks[op.block];

@@ -16,7 +16,7 @@ bool CopyRule::transfers() const {
   return runtime::transfers(walk_.op().kind);
 }
 
-// Between which tiers an op moves, on the lane that is for it, and as many bytes as both sides have.
+// An op moves between two neighbouring tiers, on the lane that is for it, as many bytes as both sides have.
 void CopyRule::check_transfer(const Access& from, const Access& to) const {
   const Op& op = walk_.op();
   const Buffer &source = walk_.set.buffers[from.buffer], &target = walk_.set.buffers[to.buffer];
@@ -54,7 +54,7 @@ void CopyRule::read() {
   }
   for (const Access& access : walk_.op().accesses) {
     const uint32_t family = families_.of(access.buffer);
-    // What a shard is moved into is not read.
+    // The op does not read what a shard is moved into.
     if (family == none || access.use == Use::write || access.role == Role::copy) continue;
     const Latest& latest = latest_[family];
     if (held_[access.buffer] == latest.version) continue;

@@ -18,10 +18,10 @@ class GatherRule {
 
  private:
   struct Brought {                  // by a gather, to a slot
-    size_t from = 0;                // the slot …
-    Execution source;               // … and what lay there then
-    Execution by;                   // the latest gather …
-    Execution again;                // … the same, where what it brought was there
+    size_t from = 0;                // the slot that it came from
+    Execution source;               // the latest to change that slot by then
+    Execution by;                   // the latest gather
+    Execution again;                // the latest gather, where what it brought was there
     Execution reader;               // the latest
     uint32_t use = 0, stretch = 0;  // of the block that read it last
   };

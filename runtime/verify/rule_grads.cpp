@@ -6,7 +6,7 @@
 namespace zrt::runtime::verification {
 namespace {
 
-// Where a collective on gradients reads one unit and where it leaves the result; equal when it works in place.
+// Says where a collective on gradients reads one unit and where it leaves the result; equal when it works in place.
 struct Route {
   const Access *from, *to;
 };
@@ -259,7 +259,7 @@ void GradRule::reduce(size_t i) {
   target = result;
 }
 
-// Of copies, or of what each rank has a part of: of the whole step at once, when every summand is complete.
+// Copies, or what each rank has a part of, are added up for the whole step at once, when every summand is complete.
 void GradRule::add_up(const Access& access, uint32_t unit, Summed as) {
   const optimizer::Unit& of = walk_.layout.units.units[unit];
   if (as == Summed::copies ? !of.copied : of.gradient_axes.within(data_axes)) {

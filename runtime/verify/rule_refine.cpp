@@ -5,7 +5,7 @@
 
 namespace zrt::runtime::verification {
 
-// What lies in a buffer is told by the op that changed it last: its kind, its units, and which ranks own them.
+// The op that changed a buffer last tells what lies in it: its kind, its units, and which ranks own them.
 void RefineRule::read() {
   const Op& op = walk_.op();
   size_t nth = 0;

@@ -24,7 +24,7 @@ void for_each_weight(const Op& op, Visit visit) {
   }
 }
 
-// Whether an update leaves only this rank's shard of a buffer of the unit current.
+// True where an update leaves only this rank's shard of a buffer of the unit current.
 bool leaves_shard(const Walk& walk, BufferId id, bool master, uint32_t unit) {
   const core::DType type = master ? core::DType::f32 : walk.layout.compute;
   const optimizer::Unit& of = walk.layout.units.units[unit];
@@ -45,8 +45,8 @@ WeightRule::WeightRule(Walk& walk)
       left_by_(walk.set.buffers.size()),
       unit_of_(walk.set.buffers.size(), none),
       namer_(unit_of_.size()) {
-  // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
-  // is an update of a shard. A program "refresh" mends that before any other than the next step.
+  // Programs before this one may have left stale weights: a whole copy is current unless the last op of one of them to
+  // write it is an update of a shard. A program "refresh" mends that before any other than the next step.
   std::vector<uint8_t> stale(unit_of_.size());
   std::vector<const Op*> writer(unit_of_.size());  // of what lies there, wherever it was written
   for (const Program& program : walk.set.programs) {

@@ -84,7 +84,7 @@ class GradRule {
   std::vector<const Op*> left_by_;  // by buffer: the last op of a step that writes it
 };
 
-// What an optimizer refines is the whole of one unit, of parts that were proposed for it, and an update reads what was
+// An optimizer refines the whole of one unit, made of parts that were proposed for it, and an update reads what was
 // made of its own unit's.
 class RefineRule {
  public:
@@ -111,8 +111,8 @@ class CopyRule {
  private:
   struct Latest {
     uint32_t version = 0;
-    BufferId buffer = no_buffer;  // where it was made …
-    Execution made;               // … and by whom
+    BufferId buffer = no_buffer;  // where it was made
+    Execution made;               // the execution that made it
   };
   bool transfers() const;
   void check_transfer(const Access& from, const Access& to) const;

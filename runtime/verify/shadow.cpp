@@ -37,7 +37,7 @@ Stretch& Shadow::take(SlotId slot, Execute by, const std::function<void(const St
       takers_[stretch.owner] = {slot, by, true};
     }
     it = stretches.erase(it);
-    // What sticks out keeps its history: somebody may still be using it.
+    // The bytes that stick out keep their history: somebody may still be using them.
     if (begin < range.begin) {
       Stretch& left = stretches.emplace(begin, stretch).first->second;
       left.end = range.begin;

@@ -39,7 +39,7 @@ class Shadow {
   Stretch* whole(SlotId slot) { return whole_[slot]; }
   // Gives the bytes of a slot to it. Calls `leaves` for every stretch that it takes over before it does.
   Stretch& take(SlotId slot, Execute by, const std::function<void(const Stretch&)>& leaves);
-  // Who took bytes of a slot that held its contents; null when none has.
+  // The taker of bytes of a slot that held its contents; `known` is false when there is none.
   struct Taker {
     SlotId slot = 0;
     Execute by;

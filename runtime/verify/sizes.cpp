@@ -44,7 +44,7 @@ class SizeChecker {
     return program_.phase == "eval" ? Mode::eval : program_.phase == "decode" ? Mode::decode : Mode::train;
   }
 
-  // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
+  // The bytes that a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
     uint64_t saved = 0, recomputed = 0, workspace = 0, cache = 0;
   };
@@ -65,7 +65,7 @@ class SizeChecker {
     return bytes;
   }
 
-  // What goes from stage to stage, in shares.
+  // True for ops on what goes from stage to stage, in shares.
   static bool crosses(const Op& op) {
     return op.kind == OpKind::send || op.kind == OpKind::receive || op.kind == OpKind::gather_received;
   }
@@ -82,7 +82,7 @@ class SizeChecker {
     return layout_.stream_bytes(width, shape);
   }
 
-  // Of a unit, as a shard where the strategy says so. A buffer may always be larger.
+  // Returns the bytes of a unit, as a shard where the strategy says so. A buffer may always be larger.
   uint64_t unit_bytes(uint32_t u, optimizer::Extent extent, core::DType type) const {
     return static_cast<uint64_t>(layout_.units.units[u].extent(extent)) * core::dtype_size(type);
   }
@@ -101,7 +101,7 @@ class SizeChecker {
     return type ? type(layout_, op) : layout_.compute;
   }
 
-  // Of what is refined, the proposals of all ranks.
+  // Returns the bytes of all ranks' proposals for a unit that is refined.
   uint64_t slices_bytes(uint32_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     const auto slices = static_cast<uint64_t>(layout_.mesh.degree(unit.holder_axes.without(unit.shard_axes)));
@@ -127,7 +127,7 @@ class SizeChecker {
       case Role::tokens:
       case Role::targets:
       case Role::positions:
-        // Which mode a batch is for shows in its readers.
+        // Its readers show which mode a batch is for.
         return block ? std::optional(tokens) : std::nullopt;
       case Role::input:
       case Role::d_input:

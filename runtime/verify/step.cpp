@@ -198,12 +198,12 @@ class StepChecker {
   }
 
   bool refines(uint32_t u) const { return layout_.optimizer->refines(layout_.units.units[u].group); }
-  // Of a unit in a step.
+  // Returns the number of exchanges of a unit in a step.
   uint32_t exchanges(uint32_t u) const {
     return refines(u) ? 4 : 3 * layout_.optimizer->rounds(layout_.units.units[u]);
   }
 
-  // Sum, share and fold of one round after the other; or what comes before the update of a unit that is refined.
+  // Counts sum, share and fold of one round after the other; or what comes before the update of a unit that is refined.
   void exchange(const Op& op, uint32_t u) {
     constexpr std::array<OpKind, 3> sums{OpKind::sum, OpKind::share_sums, OpKind::fold};
     constexpr std::array<OpKind, 4> refinement{OpKind::propose, OpKind::collect, OpKind::refine, OpKind::hand_out};
