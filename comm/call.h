@@ -1,4 +1,4 @@
-// What a rank asks of a collective, in a form that ranks can compare and report.
+// A rank's call of a collective, in a form that ranks can compare and report.
 #pragma once
 #include <optional>
 #include <span>
@@ -30,13 +30,14 @@ struct CollectiveCall {
 // "all_gather "gather h.3" of 128 + 64 elements, bf16": for messages.
 std::string describe(const CollectiveCall& call);
 
-// What is wrong with this rank's call by itself: a negative count, a null pointer, a type that cannot be summed,
-// buffers that overlap in a way the operation does not allow, a wrong list of what is used, a root or a peer outside
-// the group.
+// Returns what is wrong with this rank's call by itself: a negative count, a null pointer, a type that cannot be
+// summed, buffers that overlap in a way the operation does not allow, a wrong list of what is used, a root or a peer
+// outside the group.
 std::optional<std::string> argument_error(const CollectiveCall& call, int rank, int size);
 
-// What keeps the calls of all ranks (in rank order) from being one collective; names both calls and both ranks. Labels
-// must agree too, except for send_recv: ranks that gather two equal shards in different order would swap them silently.
+// Returns what keeps the calls of all ranks (in rank order) from being one collective, and names both calls and both
+// ranks. Labels must agree too, except for send_recv: ranks that gather two equal shards in different order would swap
+// them silently.
 std::optional<std::string> mismatch(std::span<const CollectiveCall* const> calls);
 
 // The `index`-th message for `peer` in the list, or null.

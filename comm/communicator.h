@@ -55,7 +55,7 @@ struct Message {
   uint64_t bytes;
 };
 
-// What one collective did; kept in a ring per communicator and dumped on failure.
+// The record of one collective: it is kept in a ring per communicator and dumped on failure.
 struct FlightRecord {
   uint64_t sequence = 0;
   CollectiveKind kind = CollectiveKind::barrier;
@@ -83,7 +83,7 @@ class Communicator {
   virtual int size() const = 0;
   virtual const std::string& group() const = 0;  // "dp", "tp", …
 
-  // In place: every rank ends with the sum in `data`.
+  // Works in place: every rank ends with the sum in `data`.
   virtual void all_reduce(void* data, int64_t count, DType type, std::string_view label) = 0;
   virtual void reduce_scatter(std::span<const ReduceRange> ranges, DType from, DType to, std::string_view label) = 0;
   virtual void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) = 0;

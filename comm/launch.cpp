@@ -182,7 +182,8 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
                     "out",
                     launch->launcher, processes));
   }
-  // Before processes meet: one that fails behind that ends the others, and has no time for a message of its own.
+  // This comes before processes meet: one that fails behind that ends the others, and has no time for a message of its
+  // own.
   if (kind == "nccl" && core::gpu_count() == 0) core::require_device(core::DeviceKind::cuda);
   if (kind == "nccl") {
     require_nccl();

@@ -1,4 +1,4 @@
-// How the ranks of a run are cut into groups that communicate each by itself.
+// A partition cuts the ranks of a run into groups that communicate each by itself.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ void check_partition(const std::string& name, const Partition& partition, int wo
 // constant distance "dp.outer[1,5,…,61]".
 std::string group_name(const std::string& name, const std::vector<int>& ranks, int world);
 
-// Where a rank of the run stands in a partition that was checked.
+// Says where a rank of the run stands in a partition that was checked.
 struct Seat {
   size_t group;
   int rank;  // within the group

@@ -50,7 +50,7 @@ class Lister {
     if (portion.count > 0) portions_.push_back(portion);
   }
 
-  // In place: no other rank reads or writes this slice of the reader's buffer in this phase.
+  // Sums in place: no other rank reads or writes this slice of the reader's buffer in this phase.
   void sum_own_slice() {
     const CallRange& range = call_.ranges[0];
     const int64_t begin = slice_begin(range.count, size(), reader_),

@@ -1,6 +1,6 @@
-// What a collective moves: the copies and ordered sums by which one rank fills its buffers from those of all. Every
-// rank can list the portions of every other, so a rank that cannot read a peer's memory knows what it will be sent, and
-// in which order.
+// Portions are what a collective moves: the copies and ordered sums by which one rank fills its buffers from those of
+// all. Every rank can list the portions of every other, so a rank that cannot read a peer's memory knows what it will
+// be sent, and in which order.
 #pragma once
 #include <cstddef>
 #include <cstdint>

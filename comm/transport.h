@@ -1,5 +1,6 @@
-// How the ranks of a run find each other, and which of them live in this process: all of them as threads (`thread`), or
-// one per process (`mpi`, `socket`). Everything above asks only for communicators and arenas and is the same for both.
+// A transport says how the ranks of a run find each other, and which of them live in this process: all of them as
+// threads (`thread`), or one per process (`mpi`, `socket`). Everything above asks only for communicators and arenas and
+// is the same for both.
 #pragma once
 #include <chrono>
 #include <exception>
@@ -26,7 +27,7 @@ class Transport {
   virtual int host_count() const = 0;                    // ranks on this machine, those of other processes included
   virtual int host_place() const { return 0; }           // of first_local() among them, from 0
   virtual int host_of(int /*rank*/) const { return 0; }  // a number that the ranks of one machine share
-  // Whether rank 0 lives here: its process alone prints and writes the files of which a run has one.
+  // True where rank 0 lives here: its process alone prints and writes the files of which a run has one.
   bool leads() const { return first_local() == 0; }
 
   // The communicators of the local ranks, in order, each in its own group of the partition; rank() and size() count
@@ -49,8 +50,8 @@ class Transport {
 
   // Ranks on GPUs of one host read each other's memory in place, unless all groups of GPUs take NCCL.
   virtual bool reads_gpus_of_peers() const { return true; }
-  // From now on NCCL connects GPUs inside hosts, too; before groups are made, in all processes. Throws ConfigError for
-  // several ranks in a process, and where NCCL or a GPU is missing.
+  // Lets NCCL connect GPUs inside hosts, too, from now on. All processes call it before groups are made. Throws
+  // ConfigError for several ranks in a process, and where NCCL or a GPU is missing.
   virtual void connect_gpus_by_nccl() = 0;
   // True for ranks on GPUs that NCCL connects.
   virtual bool takes_nccl(const std::vector<int>& /*ranks*/) const { return false; }

@@ -56,7 +56,7 @@ class Arena {
   std::shared_ptr<void> keep_;
 };
 
-// By tier; null where a rank holds nothing.
+// A rank's arenas by tier; null where a rank holds nothing.
 using Arenas = std::array<Arena*, tier_count>;
 
 void paint_red_zone(std::byte* begin);  // fills red_zone_bytes

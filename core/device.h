@@ -1,5 +1,5 @@
-// Where the kernels that a thread calls run: on the thread itself (with core::threads() threads), or on a stream of a
-// GPU. Everything that computes or moves bytes asks place(); only executors and tests set it.
+// Says where the kernels that a thread calls run: on the thread itself (with core::threads() threads), or on a stream
+// of a GPU. Everything that computes or moves bytes asks place(); only executors and tests set it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -39,11 +39,11 @@ class OnPlace {
 void require_device(DeviceKind kind);
 std::string device_description(DeviceKind kind);  // "NVIDIA H200, driver 13.0 …"; for logs
 
-// At the calling thread's place; on a GPU queued on its stream, and host memory must then be pinned and left alone
-// until the stream has come so far. `to` and `from` may be of either tier.
+// Both work at the calling thread's place: on a GPU they are queued on its stream, and host memory must then be pinned
+// and left alone until the stream has come so far. `to` and `from` may be of either tier.
 void copy_bytes(void* to, const void* from, uint64_t bytes);
 void fill_bytes(void* to, uint8_t value, uint64_t bytes);
-// From memory of `device` to the host, after everything queued that may write it; for use between programs.
+// Copies from memory of `device` to the host, after everything queued that may write it; for use between programs.
 void read_bytes(void* to, const void* from, uint64_t bytes, DeviceKind device);
 
 }  // namespace zrt::core

@@ -18,18 +18,18 @@ enum class Form : uint8_t {
   unsigned8,  // of numbers ≥ 0: down to 2^-31.7 of the scale; what is smaller but not 0 is kept as that
   f16,
   nf4,      // of weights: blocks of weight_block four-bit codes and a scale (weight_form.h)
-  linear8,  // … eight-bit codes
+  linear8,  // of weights: blocks of weight_block eight-bit codes and a scale
 };
 inline constexpr int64_t form_block = 2048;  // numbers
 inline constexpr int64_t weight_block = 64;
 
-// What a run must have a multiple of, and start at.
+// A run must have a multiple of so many numbers, and start at one.
 constexpr int64_t form_alignment(Form form) {
   if (form == Form::nf4 || form == Form::linear8) return weight_block;
   return form == Form::signed8 || form == Form::unsigned8 ? form_block : 1;
 }
 
-// Of n numbers, a multiple of form_alignment(form); also the place of number n behind the first.
+// Returns the bytes of n numbers, a multiple of form_alignment(form); also the place of number n behind the first.
 constexpr uint64_t form_bytes(Form form, int64_t n) {
   const auto count = static_cast<uint64_t>(n);
   switch (form) {

@@ -18,9 +18,9 @@ uint64_t free_gpu_bytes(int number);
 uint64_t total_gpu_bytes(int number);  // as CUDA has them, used or not
 
 int current_gpu();  // of the calling thread
-// As long as it lives the calling thread allocates and makes streams on GPU `number`. A new thread works with GPU 0.
+// Lets the calling thread allocate and make streams on GPU `number` as long as it lives. A new thread works with GPU 0.
 // Streams and memory stay with their GPU whatever the thread that uses them works with. In a build without the CUDA
-// Toolkit both do nothing.
+// Toolkit it does nothing.
 class OnGpu {
  public:
   explicit OnGpu(int number);

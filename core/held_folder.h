@@ -13,7 +13,7 @@ class HeldFolder {
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
-  // From now on the folder at the path, which exists, is meant, whatever its name becomes. Throws DataError.
+  // Holds the folder at the path, which exists: it is meant from now on, whatever its name becomes. Throws DataError.
   void hold();
 
   // The folder's present path; before hold() the path it was given. Any thread. Throws DataError when it was removed.

@@ -14,7 +14,7 @@ struct HostSpread {
   int ranks = 1;      // of the group
   int hosts = 1;      // that it spans
   int local = 1;      // ranks of it on a full host
-  int fewest = 1;     // … on the host that has fewest
+  int fewest = 1;     // ranks of it on the host that has fewest
   int groups = 1;     // groups like it on each host at the same time
   bool even = false;  // equally many on each host, of which one after another is filled
 };

@@ -23,7 +23,8 @@ inline std::string_view isa_name(Isa isa) {
 
 // Throws core::Error, naming the processor and what it lacks, where even the lowest level is missing.
 Isa detected_isa();
-// What ZRT_MAX_ISA allows; nothing when it is not set. Throws core::ConfigError on a name that is no level.
+// Returns the level that ZRT_MAX_ISA allows; nothing when it is not set. Throws core::ConfigError on a name that is no
+// level.
 std::optional<Isa> isa_cap();
 // The lower of the two, read once. Throws as they do. `zrt` asks before anything else.
 Isa best_isa();
@@ -37,7 +38,7 @@ std::string_view isa_needs(Isa isa);  // the features a level needs beside those
 Isa isa_of(const Processor& processor);
 Isa parse_isa(std::string_view name);
 
-// Of the kernel tables compiled per instruction set, the one for a level.
+// Returns the kernel table for a level; the tables are compiled per instruction set.
 template <class Table>
 const Table& choose_isa(Isa isa, const Table& v3, const Table& v4) {
   return isa == Isa::avx2 ? v3 : v4;

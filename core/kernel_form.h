@@ -19,7 +19,8 @@ constexpr uint32_t unsigned_least = one_bits - ((unsigned_top - 1) << code_shift
 constexpr uint32_t least_scale = 0x12800000u;  // 2^-90, or a block is 0: no product of a scale and a code is subnormal
 constexpr uint32_t most_scale = 0x7f7fffffu;   // the largest finite number
 
-// What is added below the bits that are kept: 16 random bits round up with the probability that makes the mean exact.
+// The noise that rounds to nearest. Noise is added below the bits that are kept: 16 random bits round up with the
+// probability that makes the mean exact.
 constexpr uint32_t to_nearest = 0x8000u;
 
 // The scale's bits from the largest bits of a magnitude in the block. What is not finite counts as the largest number.
@@ -44,7 +45,7 @@ ZRT_HD inline uint32_t normal_code(uint32_t quotient, uint32_t least, uint32_t n
   return ((raised > one_bits ? one_bits : raised) - least + (1u << code_shift)) >> code_shift;
 }
 
-// Of blocks whose scale is not 0. Below code 1 the noise chooses between it and 0.
+// Returns the code of `x` in a block whose scale is not 0. Below code 1 the noise chooses between it and 0.
 ZRT_HD inline uint32_t write_signed(float x, float scale, uint32_t noise) {
   const uint32_t quotient = float_bits(bits_float(float_bits(x) & 0x7fffffffu) / scale);
   const float part = bits_float(quotient) * (0x1p16f / bits_float(signed_least));

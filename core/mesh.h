@@ -123,7 +123,7 @@ class Mesh {
   // first stage and the last.
   RankGroups neighbours(bool odd) const { return {2, stage_ranks(), odd ? stage_ranks() : 0}; }
   RankGroups ends() const { return {2, first_of(pipeline() - 1)}; }
-  // … of each so many stages next to each other.
+  // The ranks of one place in each so many stages next to each other.
   RankGroups stages_together(int stages) const { return {stages, stage_ranks()}; }
 
   bool operator==(const Mesh&) const = default;

@@ -20,7 +20,8 @@ class Event {
     virtual ~State() = default;
     virtual bool done() const = 0;
     virtual void wait() const = 0;
-    // From `earlier`, of the same device, to this one; both must be complete and have been made by record_time.
+    // Returns the seconds from `earlier`, of the same device, to this one; both must be complete and have been made by
+    // record_time.
     virtual double seconds_since(const State& earlier) const = 0;
     virtual double seconds(const Anchor& anchor) const = 0;
   };

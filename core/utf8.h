@@ -1,4 +1,4 @@
-// Which bytes of a text are UTF-8.
+// Tells which bytes of a text are UTF-8.
 #pragma once
 #include <cstddef>
 #include <string_view>

@@ -14,7 +14,7 @@ namespace {
 
 using namespace core::keys;
 
-// Those of Hugging Face's Adafactor.
+// The keys of Hugging Face's Adafactor.
 constexpr Key adafactor_keys[] = {
     key("lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
         "The learning rate; null: relative_step makes one."),
@@ -90,7 +90,7 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
   }
   void fold(uint32_t round, const Decision& decision, const UnitPart& part, const std::byte* shares,
             int ranks) const override {
-    // Of padding nobody makes factors.
+    // Nobody makes the factors of padding.
     if (round == 0 && part.unit->sliced()) core::fill_bytes(part.work, 0, work_bytes(*part.unit));
     adafactor_fold(params_, round, decision, part, shares, ranks);
   }

@@ -1,11 +1,11 @@
-// How Adafactor brings together what all ranks share: sums over rows, columns and parameters, and what follows from
+// Brings together what all ranks share for Adafactor: sums over rows, columns and parameters, and what follows from
 // them.
 #pragma once
 #include "optimizer/adafactor_part.h"
 
 namespace zrt::optimizer {
 
-// What all ranks share, from one parameter's first number on. Of a tensor that tensor-parallel ranks have parts of,
+// The shares of all ranks, from one parameter's first number on. Where tensor-parallel ranks have parts of a tensor,
 // shares of the same data-parallel rank follow each other.
 struct AdafactorShares {
   const ExactSum* squares;
@@ -58,7 +58,7 @@ ZRT_HD inline void keep_factor(float* factors, const AdafactorAxis& axis, int64_
   if (!axis.cut || holder.rank == tensor_rank) factors[holder.number] = factor;
 }
 
-// What a round leaves of a parameter, whose squares are those of its weights in round 0 and of its update in round 1.
+// Writes what a round leaves of a parameter. `squares`: those of its weights in round 0, of its update in round 1.
 ZRT_HD inline void fold_scale(const AdafactorParams& params, uint32_t round, const Decision& decision,
                               const ExactSum& squares, int64_t elements, AdafactorScale& scale) {
   const double root_mean_square = std::sqrt(squares.value() / static_cast<double>(elements));

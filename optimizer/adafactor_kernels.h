@@ -7,7 +7,7 @@
 
 namespace zrt::optimizer {
 
-// Of one parameter and step, each rounded to fp32 once.
+// The numbers of one parameter and step, each rounded to fp32 once.
 struct AdafactorScalars {
   float clip;  // divides the update
   float lr;

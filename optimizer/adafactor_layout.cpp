@@ -16,7 +16,7 @@ int64_t product(std::span<const int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
 }
 
-// What is left of a parameter's dimensions without the one that is summed over; -1: none is.
+// Returns the axis of a parameter's dimensions without the one that is summed over; -1: none is.
 AdafactorAxis axis_of(const models::Param& param, int64_t summed) {
   std::vector<int64_t> part = param.shape, whole = param.whole_shape();
   if (summed >= 0) part.erase(part.begin() + summed), whole.erase(whole.begin() + summed);

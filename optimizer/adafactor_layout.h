@@ -1,4 +1,4 @@
-// Where Adafactor's numbers of a unit lie: its states, what ranks share, and its work buffer.
+// Says where Adafactor's numbers of a unit lie: its states, what ranks share, and its work buffer.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column.
+// Says where Adafactor's numbers lie for a part of a unit, and has its arithmetic per parameter, row and column.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace zrt::optimizer {
 
-// Of one parameter, in front of the factors in the work buffer.
+// One parameter's numbers, in front of the factors in the work buffer.
 struct AdafactorScale {
   double lr, clip;
 };
@@ -24,7 +24,7 @@ inline AdafactorWork adafactor_work(const UnitPart& part) {
   return {scales, reinterpret_cast<float*>(scales + part.unit->params.size())};
 }
 
-// What a rank shares: one ExactSum per parameter, and in round 0 the sums behind them.
+// A rank shares one ExactSum per parameter, and in round 0 the sums behind them.
 inline uint64_t adafactor_sums_offset(const Unit& unit) {
   return unit.params.size() * sizeof(ExactSum);
 }

@@ -45,7 +45,7 @@ class Adam : public ElementWise<AdamParams> {
     decision.beta2 = rates.betas ? static_cast<float>(rates.beta2) : params_.beta2;
     const double beta1 = static_cast<double>(decision.beta1), beta2 = static_cast<double>(decision.beta2);
     if (rates.betas) {
-      // As DeepSpeed does it: the correction of t steps with today's betas.
+      // DeepSpeed does it so: the correction of t steps with today's betas.
       progress.beta1_power = std::pow(beta1, static_cast<double>(progress.updates));
       progress.beta2_power = std::pow(beta2, static_cast<double>(progress.updates));
     } else {

@@ -11,7 +11,7 @@ namespace zrt::optimizer {
 
 using core::DType;
 
-// What changes from step to step.
+// The numbers that change from step to step.
 struct AdamStep {
   float lr = 0;
   float grad_scale = 1;        // multiplies gradients: 1 / loss scale, and the clip factor

@@ -9,7 +9,7 @@ namespace zrt::optimizer {
 
 template <class Scalars, int variants>
 struct ElementKernels {
-  // Over n elements; `weight`: a copy of the new weights; a state that the rule does not keep may be null.
+  // Steps over n elements; `weight`: a copy of the new weights; a state that the rule does not keep may be null.
   using Kernel = void (*)(const Scalars&, int64_t n, float* master, float* state0, float* state1, const void* grad,
                           void* weight);
   Kernel step[variants][3][4];  // [variant][gradient: fp32, bf16, fp16][weight copy: fp32, bf16, fp16, none]

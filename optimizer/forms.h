@@ -17,7 +17,7 @@ constexpr core::Form state_form(Moments moments, size_t state) {
   return state == 0 ? core::Form::signed8 : core::Form::unsigned8;
 }
 
-// Whether a part's step must write something in another form than fp32, or round weights at random.
+// True where a part's step must write something in another form than fp32, or round weights at random.
 inline bool has_forms(Moments moments, const UnitPart& part) {
   return !part.master || (moments != Moments::f32 && !part.states.empty());
 }

@@ -95,11 +95,11 @@ class Grouped : public Optimizer {
 // Leaves in the making. What is put in may be made of several itself.
 class Assembly {
  public:
-  // For the parameters that `takes` names.
+  // Adds leaves for the parameters that `takes` names.
   void add(const OptimizerPtr& optimizer, const Takes& takes, std::optional<double> weight_decay, double lr_scale) {
     const auto* grouped = dynamic_cast<const Grouped*>(optimizer.get());
     if (!grouped) return add_leaf({takes, optimizer->regrouped(weight_decay, lr_scale), member(optimizer)});
-    // Of its leaves the one that it would take itself.
+    // Each of its leaves takes the parameters that `optimizer` would give it.
     for (uint32_t g = 0; g < grouped->leaves().size(); ++g) {
       const Leaf& leaf = grouped->leaves()[g];
       add_leaf({[takes, optimizer, g](const models::Param& param, bool hidden) {

@@ -28,7 +28,7 @@ struct MuonParams {
   const char* name() const { return "Muon"; }
   float matrix_rate = 0;  // of one matrix, when it is updated: what multiplies the rate
 };
-// Of hidden matrices alone: each parameter is refined.
+// Makes the optimizer of hidden matrices alone: each parameter is refined.
 std::shared_ptr<const Optimizer> make_optimizer(const MuonParams& params);
 
 // Per-step numbers, each rounded to fp32 once.

@@ -26,13 +26,13 @@ namespace zrt::optimizer {
 // A run may use several side by side, each for parameters of its own (groups.h).
 inline constexpr uint32_t most_members = 4;
 
-// How far training is: part of what a checkpoint keeps.
+// Says how far training is: part of what a checkpoint keeps.
 struct Progress {
   uint64_t updates = 0;  // steps taken; skipped ones do not count
   double beta1_power = 1, beta2_power = 1;
 };
 
-// What one step decides; lies in the control block, alike on all ranks. Of a skipped one only `skip` is new.
+// Holds what one step decides; lies in the control block, alike on all ranks. On a skipped step only `skip` is new.
 struct Decision {
   uint64_t updates = 0;  // this one included
   uint64_t seed = 0;     // of what is rounded at random; the caller's
@@ -52,7 +52,7 @@ struct UnitPart {
   const Unit* unit = nullptr;
   int64_t begin = 0, count = 0;
   int tensor_rank = 0;  // among those that have parts of the unit's tensors
-  int expert_rank = 0;  // … that have a tensor each in the place of these
+  int expert_rank = 0;  // among those that each have a tensor in the place of the unit's
   // fp32 weights; null where there are none beside `weight`, which is bf16 then and rounded at random.
   float* master = nullptr;
   const void* grad = nullptr;
@@ -64,7 +64,7 @@ struct UnitPart {
   float* proposal = nullptr;       // where the optimizer refines: an element each
 };
 
-// Of a group of parameters, for people.
+// Tells people about a group of parameters.
 struct GroupFacts {
   const char* optimizer;
   double weight_decay, lr_scale;
@@ -77,19 +77,20 @@ class Optimizer {
   // Parameters of different groups are never in one unit: Unit::group (groups.h). `hidden`: used by blocks between the
   // first and the last alone, so neither of an embedding nor of the head.
   virtual uint32_t group_of(const models::Param&, bool /*hidden*/) const { return 0; }
-  // The same for a group that multiplies the learning rate, and perhaps has a weight decay of its own.
+  // Returns the same optimizer for a group that multiplies the learning rate, and perhaps has a weight decay of its
+  // own.
   virtual std::shared_ptr<const Optimizer> regrouped(std::optional<double> weight_decay, double lr_scale) const = 0;
-  // Several side by side decide each for itself.
+  // Several optimizers side by side decide each for itself.
   virtual uint32_t members() const { return 1; }
   virtual const Optimizer& member(uint32_t) const { return *this; }
   virtual uint32_t member_of(const Unit&) const { return 0; }
 
-  // In the order in which StateBuffers and ops name them; none of a frozen unit. The unit must outlive the result.
+  // Returns states in the order in which StateBuffers and ops name them; none of a frozen unit. The unit must outlive
+  // the result.
   std::vector<UnitState> states(const Unit& unit) const {
     return unit.trained ? states_of(unit) : std::vector<UnitState>();
   }
-  // What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's
-  // alignment.
+  // Parameters and shards must start at a multiple of it, so that no block of a state's form is cut: a Cut's alignment.
   virtual int64_t alignment() const { return unit_alignment; }
   virtual bool has_betas() const { return false; }  // that a schedule may cycle
   // The setting by which it makes the rate itself, whatever a schedule says; null: it does not.
@@ -110,9 +111,9 @@ class Optimizer {
   virtual void fold(uint32_t /*round*/, const Decision&, const UnitPart&, const std::byte* /*shares*/,
                     int /*ranks*/) const {}
 
-  // Whether parameters of a group are refined; each is a unit of its own then. propose writes the part's proposal, and
-  // may change its states; refine works on the whole of it, of the parts of all tensor-parallel ranks, on the device;
-  // update finds it in the part again.
+  // True where parameters of a group are refined; each is a unit of its own then. propose writes the part's proposal,
+  // and may change its states; refine works on the whole of it, of the parts of all tensor-parallel ranks, on the
+  // device; update finds it in the part again.
   virtual bool refines(uint32_t /*group*/) const { return false; }
   virtual void propose(const Decision&, const UnitPart&) const {}
   virtual uint64_t refine_bytes(const Unit&) const { return 0; }  // of its workspace
@@ -121,7 +122,7 @@ class Optimizer {
 
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 
-  // Whether ranks exchange something for the update of a unit, which they do on the device.
+  // True where ranks exchange something for the update of a unit, which they do on the device.
   bool exchanges(const Unit& unit) const { return unit.trained && (rounds(unit) > 0 || refines(unit.group)); }
 
  protected:
@@ -156,7 +157,7 @@ class OptimizerWith : public Optimizer {
   Params params_;
 };
 
-// Those of an optimizer that has such; null: it is another.
+// Returns the parameters of an optimizer that has such; null: it is another.
 template <class Params>
 const Params* find_params(const OptimizerPtr& optimizer) {
   const auto* with = dynamic_cast<const OptimizerWith<Params>*>(optimizer.get());

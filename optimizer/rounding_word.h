@@ -9,7 +9,7 @@
 namespace zrt::optimizer {
 namespace {
 
-// Of element `i` of a block whose number is `base`.
+// Returns the word of element `i` of a block whose number is `base`.
 ZRT_HD inline uint32_t rounding_word(uint32_t base, uint32_t i) {
   uint32_t x = base + i * 0x9E3779B9u;
   x = (x ^ (x >> 16)) * 0x85EBCA6Bu;

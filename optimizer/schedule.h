@@ -15,7 +15,7 @@ namespace zrt::optimizer {
 enum class ScheduleType : uint8_t { constant, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test, named };
 enum class WarmupType : uint8_t { log, linear };
 
-// What a schedule sets for one step.
+// The values that a schedule sets for one step.
 struct Rates {
   double lr = 0;
   bool betas = false;  // whether beta1 and beta2 replace the optimizer's own

@@ -1,4 +1,4 @@
-// What one optimizer owns of the configuration: its types, the keys of `optimizer.params` that they read, and how it is
+// One optimizer's part of the configuration: its types, the keys of `optimizer.params` that they read, and how it is
 // made of their values. Each optimizer's file holds its own; optimizer_specs() lists them all, and nothing else knows
 // their names.
 #pragma once
@@ -30,10 +30,10 @@ const OptimizerSpec* find_optimizer_spec(std::string_view type);  // in any case
 std::vector<std::string> optimizer_type_names();
 std::string optimizer_types();  // "Adam, AdamW, SGD and Lion", for messages
 
-// For `read`: keys of optimizer.params.
+// Read keys of optimizer.params for `read`.
 float read_float(const core::keys::Values& values, const char* key);
 std::pair<float, float> read_betas(const core::keys::Values& values);  // two numbers
-// Of memory.moments; what is none is told by what reads that key's section.
+// Reads memory.moments; a value that is none is told by the reader of that key's section.
 Moments read_moments(const core::keys::Values& values);
 
 }  // namespace zrt::optimizer

@@ -1,4 +1,4 @@
-// What an optimizer keeps for a unit: its state kinds, each a run of values with the tensors that lie in it.
+// An optimizer keeps states for a unit: its state kinds, each a run of values with the tensors that lie in it.
 #pragma once
 #include <cstdint>
 #include <functional>

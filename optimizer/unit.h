@@ -22,7 +22,7 @@ struct UnitParam {
   const models::Param* param = nullptr;  // owned by the model
   int64_t offset = 0;                    // elements from the unit's start
   uint32_t number = 0;                   // position in the model's canonical order: key of its random numbers
-  // … of the tensor that ranks of this place along core::Axis::expert have.
+  // The canonical number of the tensor that ranks of this place along core::Axis::expert have.
   uint32_t number_at(int place) const {
     return number + (param != nullptr && param->spread ? static_cast<uint32_t>(place) * param->spread->tensors : 0);
   }
@@ -38,14 +38,15 @@ struct Unit {
   Extents held;                  // by each rank
   // Each of the ranks that differ along these axes alone has a shard of its states, in the order of their places.
   core::Axes shard_axes = core::data_axes;
-  // … has states of a part of its whole tensors: shards, and where tensors are sliced, slices of these.
+  // Each of the ranks along these axes has states of a part of its whole tensors: shards, and where tensors are sliced,
+  // slices of these.
   core::Axes holder_axes = core::data_axes;
-  // … makes a part of its gradient: they add these up.
+  // Each of the ranks along these axes makes a part of its gradient: they add these up.
   core::Axes gradient_axes = core::data_axes;
-  // … has the same tensors and does the same on other samples. All data-parallel ranks have, but of a unit of experts
-  // that are spread over ranks.
+  // Each of the ranks along these axes has the same tensors and does the same on other samples. These are all
+  // data-parallel ranks, but for a unit of experts that are spread over ranks.
   core::Axes replica_axes() const { return gradient_axes.without(core::Axis::tensor); }
-  core::Axes apart_axes() const { return core::data_axes.without(replica_axes()); }  // … has other tensors
+  core::Axes apart_axes() const { return core::data_axes.without(replica_axes()); }  // each rank has other tensors
   // The unit has one parameter, which another stage of a pipeline uses too: each stage has a copy, and they add up
   // their gradients. The stage that uses it first counts it, in norms and checkpoints.
   bool copied = false, counted_elsewhere = false;
@@ -58,7 +59,7 @@ struct Unit {
   int shards() const { return static_cast<int>(elements / shard); }
   bool sliced() const { return holder_axes != shard_axes; }
   bool spread() const { return apart_axes() != core::Axes(); }
-  core::Axes slice_axes() const { return holder_axes.without(shard_axes); }  // … has slices of the same tensors
+  core::Axes slice_axes() const { return holder_axes.without(shard_axes); }  // each has slices of the same tensors
   core::Axes part_axes() const { return apart_axes() | slice_axes(); }
   int64_t extent(Extent of) const { return of == Extent::full ? elements : shard; }  // elements
   // Ranks have the whole weight but update only their shard of it: it is gathered before its next use.
@@ -74,7 +75,7 @@ struct SavedPart {
 };
 SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank);
 
-// Where a block finds its parameters: params()[i] is at `offset` of unit `unit`.
+// Says where a block finds its parameters: params()[i] is at `offset` of unit `unit`.
 struct ParamPlace {
   uint32_t unit;
   int64_t offset;

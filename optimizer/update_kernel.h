@@ -1,5 +1,5 @@
-// What the optimizers' kernel files share: names by instruction set, and the copy of the weights that a kernel may
-// write. For files that are compiled once per set (cmake/zrt_isa.cmake): everything here has internal linkage.
+// The optimizers' kernel files share these: names by instruction set, and the copy of the weights that a kernel may
+// write. The files are compiled once per set (cmake/zrt_isa.cmake), so everything here has internal linkage.
 #pragma once
 #include "core/kernel_convert.h"
 

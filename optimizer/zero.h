@@ -18,7 +18,8 @@ struct Extents {
 
 struct ZeroStrategy : Extents {
   int stage = 0;
-  // What a configuration leaves open: gathers before each use are worth hiding, resident gradients worth summing.
+  // The values of what a configuration leaves open: gathers before each use are worth hiding, resident gradients worth
+  // summing.
   bool overlap_by_default() const { return weights == Extent::shard; }
   int64_t reduce_every_by_default(int64_t microbatches) const { return grads == Extent::full ? microbatches : 1; }
 };

@@ -13,7 +13,7 @@
 namespace zrt::test {
 
 core::DeviceKind test_device();
-// Of main, before any test. Throws core::ConfigError when there is no such device.
+// Main calls it before any test. Throws core::ConfigError when there is no such device.
 void set_test_device(core::DeviceKind kind);
 
 // Waits for the calling thread's stream: what kernels were given may then be read, changed and freed by the host.
@@ -30,8 +30,8 @@ class OnTestDevice {
   core::OnPlace here_;
 };
 
-// 64-byte aligned, with a red zone behind it. Freeing settles, and on a GPU the test fails when the zone was written to
-// (on the CPU that is what AddressSanitizer is for).
+// Returns memory that is 64-byte aligned, with a red zone behind it. Freeing settles, and on a GPU the test fails when
+// the zone was written to (on the CPU that is what AddressSanitizer is for).
 void* allocate_visible(size_t bytes);
 void free_visible(void* data, size_t bytes) noexcept;
 
@@ -46,7 +46,7 @@ struct VisibleAllocator {
   bool operator==(const VisibleAllocator&) const { return true; }
 };
 
-// What kernels read and write in tests. The host must settle() between a kernel and its own use of the elements.
+// The elements that kernels read and write in tests. The host must settle() between a kernel and its own use of them.
 template <class T>
 using Visible = std::vector<T, VisibleAllocator<T>>;
 template <class T>
@@ -55,7 +55,8 @@ Visible<T> visible(const std::vector<T>& values) {
 }
 
 // Bytes where kernels of a run have them: in the memory of a GPU, which the host cannot touch, so that copies go back
-// and forth. Races in it and in its caches show there and not in the host's memory. Likewise aligned, with a red zone.
+// and forth. Races in it and in its caches show there and not in the host's memory. They are aligned alike, with a red
+// zone.
 class DeviceBytes {
  public:
   explicit DeviceBytes(size_t bytes);  // undefined contents

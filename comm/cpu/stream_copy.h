@@ -5,7 +5,7 @@
 
 namespace zrt::comm {
 
-// Like memcpy. Visible to other threads after any synchronisation that follows.
+// Copies as memcpy does. The copy is visible to other threads after any synchronisation that follows.
 void stream_copy(void* to, const void* from, size_t bytes);
 
 }  // namespace zrt::comm

@@ -1,4 +1,4 @@
-// How the elements of a device sum are cut: 16 bytes of every source at a time where all addresses allow it.
+// Cuts the elements of a device sum: 16 bytes of every source at a time where all addresses allow it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -61,7 +61,7 @@ void finish_mpi() {
 }
 
 void abort_mpi(int code) {
-  // Not under the lock: another thread may be stuck with it, and this process ends here anyway.
+  // The lock is not taken: another thread may be stuck with it, and this process ends here anyway.
   MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
 }

@@ -9,11 +9,11 @@ namespace zrt::comm {
 
 class SharedFiles {
  public:
-  // After a first exchange between all processes. Keeps the names where it cannot tell that nobody needs them any more,
-  // or which of them this process made. Collective.
+  // Is called after a first exchange between all processes. Keeps the names where it cannot tell that nobody needs them
+  // any more, or which of them this process made. Collective.
   void unlink(std::chrono::milliseconds timeout);
-  // Before MPI_Finalize, which removes the name of this process's file and complains when it is gone: an empty file
-  // takes it.
+  // Is called before MPI_Finalize, which removes the name of this process's file and complains when it is gone: an
+  // empty file takes it.
   void restore() const;
 
  private:

@@ -44,7 +44,8 @@ class NcclGroup {
 
 // Loaded on the first call. Throws ConfigError when there is no libnccl.so.2 or it is too old.
 const NcclLibrary& nccl_library();
-// For it alone. A build with the emulated GPU has its own, of a stand-in (tests/emulator/nccl_library.cpp).
+// nccl_library() alone calls it. A build with the emulated GPU has its own, whose functions are those of a stand-in
+// (tests/emulator/nccl_library.cpp).
 NcclLibrary load_nccl();
 
 }  // namespace zrt::comm

@@ -9,7 +9,7 @@ namespace zrt::comm {
 namespace {
 
 void* open_library() {
-  // As the system finds it, else where it was when zrt was built.
+  // NCCL is taken where the system finds it, else where it was when zrt was built.
   for (const char* name : {"libnccl.so.2", ZRT_NCCL_FOLDER "/libnccl.so.2"}) {
     if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
   }

@@ -1,4 +1,4 @@
-// How the sums of a collective are cut so that what the peers send fits the staging memory.
+// Cuts the sums of a collective so that what the peers send fits the staging memory.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -29,7 +29,7 @@ struct NcclSeat {
   bool elsewhere(int other) const { return hosts[static_cast<size_t>(other)] != hosts[static_cast<size_t>(rank)]; }
 };
 
-// For a clock that cannot reach the end of what stands for "never".
+// Cuts a time-out that stands for "never": a clock cannot reach its end.
 inline std::chrono::milliseconds most_wait(std::chrono::milliseconds timeout) {
   return std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365));
 }

@@ -15,7 +15,7 @@ namespace zrt::comm {
 namespace {
 
 constexpr int most_peers = 1023;  // of one host
-// For peers that do not look any more, because they ended or hang: then the run is over.
+// An arena waits this long for peers that do not look any more, because they ended or hang: then the run is over.
 constexpr auto closing_time = std::chrono::seconds(2);
 
 }  // namespace
@@ -77,7 +77,8 @@ std::unique_ptr<core::Arena> SharedArenas::make_on_gpu(uint64_t bytes) {
   return arena;
 }
 
-// Before the memory goes: what this process's streams do may read peers' arenas, as theirs may read this one.
+// Waits for peers before the memory goes. It closes ended arenas meanwhile: what this process's streams do may read
+// peers' arenas, as theirs may read this one.
 void SharedArenas::end(Registry& registry, GpuPage& page, const std::byte* memory) {
   {
     const std::lock_guard lock(registry.mutex);

@@ -16,7 +16,7 @@
 
 namespace zrt::comm {
 
-// Where a buffer lies, said to a peer on the same machine.
+// Tells a peer on the same machine where a buffer lies.
 struct SharedAddress {
   uint32_t arena = 0;  // never reused in a process
   int32_t file = -1;   // of the arena; of its page where it is a GPU's

@@ -23,13 +23,13 @@ class Control {
   // Channels to `peers`, which are on other machines, separate from all made before. Collective over all processes.
   virtual std::vector<std::unique_ptr<Channel>> make_channels(const std::vector<int>& peers,
                                                               std::chrono::milliseconds timeout) = 0;
-  // After the first exchange of all processes.
+  // Is called after the first exchange of all processes.
   virtual void started(std::chrono::milliseconds) {}
   virtual void finish() = 0;  // all have said good-bye
   [[noreturn]] virtual void abort(int code) = 0;
 };
 
-// By sockets; all must have come within `start_time`.
+// Connects processes by sockets; all must have come within `start_time`.
 struct SocketPlace;
 std::unique_ptr<Control> make_socket_control(const SocketPlace& place, std::chrono::milliseconds start_time);
 

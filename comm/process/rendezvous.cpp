@@ -73,7 +73,8 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(CollectiveCal
       },
       [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_call; });
   if (auto error = mismatch(calls_)) {
-    // Behind the call of another machine may lie why it is over: then this rank came too late, and that says more.
+    // The call of another machine may be followed by the reason of an abort: then this rank came too late, and the
+    // reason says more.
     look_for_aborts();
     if (!membership_.segment->reason().empty()) leave();
     fail(rank, fmt::format("group {}: {}", group(), *error));

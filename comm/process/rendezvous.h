@@ -35,7 +35,7 @@ struct Peer {
   std::unique_ptr<Channel> channel;  // null for the rank itself
 };
 
-// Where a rank stands among the processes.
+// Says where a rank stands among the processes.
 struct Membership {
   std::string group;
   int rank = 0;
@@ -43,7 +43,7 @@ struct Membership {
   std::vector<Peer> peers;  // by rank, this one included
   std::shared_ptr<Segment> segment;
   SharedArenas* arenas = nullptr;
-  // Of all groups of the run: who waits in any of them. Null: this group is the only one.
+  // The segment of all groups of the run says who waits in any of them. Null: this group is the only one.
   std::shared_ptr<Segment> job = nullptr;
 };
 
@@ -72,7 +72,7 @@ class ProcessRendezvous final : public Rendezvous {
     const std::byte* data;
     uint64_t bytes;
   };
-  // What one other rank sends us and gets from us during a call.
+  // Holds what one other rank sends us and gets from us during a call.
   struct Exchange {
     std::vector<std::byte> encoded;  // its call, as far as it has arrived
     bool has_call = false, has_token = false;

@@ -104,7 +104,7 @@ std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certai
     certain = certain && member >= 0;
   }
   certain = certain && !to_blame.empty();
-  // Of other machines it is not known who waits.
+  // It is not known who waits on other machines.
   if (!blames_own_machine) to_blame.insert(to_blame.end(), elsewhere.begin(), elsewhere.end());
   std::sort(to_blame.begin(), to_blame.end());
   return to_blame.empty() ? all : to_blame;

@@ -1,5 +1,5 @@
-// What the processes of one machine share about one group: bells to sleep on, rings of frames, the reason of an abort,
-// and the last flight records of every rank, so that survivors can print those of a rank that no longer answers.
+// The processes of one machine share a segment about one group: bells to sleep on, rings of frames, the reason of an
+// abort, and the last flight records of every rank, so that survivors can print those of a rank that no longer answers.
 #pragma once
 #include <atomic>
 #include <memory>

@@ -20,7 +20,8 @@ struct RemoteCall {
 // Bytes that the peers read of a range.
 uint64_t source_bytes(const CollectiveCall& call, const CallRange& range, int size);
 
-// Whether all sources of this process's call lie in its shared arenas, so that peers of the machine read them in place.
+// True where all sources of this process's call lie in its shared arenas, so that peers of the machine read them in
+// place.
 bool sources_shared(const CollectiveCall& call, int size, const SharedArenas& arenas);
 
 std::vector<std::byte> encode(const CollectiveCall& call, uint64_t sequence, int size, const SharedArenas& arenas);

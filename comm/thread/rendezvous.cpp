@@ -77,14 +77,15 @@ void ThreadRendezvous::fail(int rank, const std::string& reason) {
   leave(members_[static_cast<size_t>(rank)], lock);
 }
 
-// What the calling thread's stream has been given so far; complete on the CPU, whose work is done when it arrives.
+// Returns an event behind all that the calling thread's stream has been given; it is complete on the CPU, whose work is
+// done when it arrives.
 core::Event ThreadRendezvous::mark() const {
   const core::Place& here = core::place();
   if (here.device == core::DeviceKind::cpu || size() == 1) return {};
   return here.stream->record();
 }
 
-// What the calling thread does from here on comes after all that the others had done when they met.
+// Lets what the calling thread does from here on come after all that the others had done when they met.
 void ThreadRendezvous::follow(int rank) const {
   for (int r = 0; r < size(); ++r) {
     const core::Event& event = met_[static_cast<size_t>(r)];

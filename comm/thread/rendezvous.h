@@ -21,7 +21,7 @@
 
 namespace zrt::comm {
 
-// What groups that end together share: one aborted for a reason ends all, so all wait on one condition.
+// Groups that end together share a room: one aborted for a reason ends all, so all wait on one condition.
 struct Room {
   std::mutex mutex;
   std::condition_variable changed;

@@ -103,7 +103,7 @@ void paint_red_zone(std::byte* begin) {
 
 bool red_zone_intact(const std::byte* begin) {
   for (uint64_t i = 0; i < red_zone_bytes; ++i) {
-    // What is never written as a whole, but only updated, has a zone that nobody painted.
+    // A buffer that is never written as a whole, but only updated, has a zone that nobody painted.
     if (begin[i] != std::byte{red_zone_byte} && begin[i] != std::byte{canary_byte}) return false;
   }
   return true;

@@ -10,7 +10,7 @@
 
 namespace zrt::core {
 
-// Of the machine's steady clock.
+// Returns seconds of the machine's steady clock.
 inline double steady_seconds(std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now()) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }

@@ -36,7 +36,7 @@ std::string processor_name() {
   return begin == std::string::npos ? "of unknown name" : name.substr(begin, name.find_last_not_of(' ') - begin + 1);
 }
 
-// Which registers the system saves: bits 1 and 2 SSE and AVX, 5 to 7 AVX-512, 17 and 18 AMX.
+// Returns which registers the system saves: bits 1 and 2 are SSE and AVX, 5 to 7 AVX-512, 17 and 18 AMX.
 uint64_t saved_registers() {
   if (!has_bit(cpuid(1).c, 27)) return 0;
   unsigned low = 0, high = 0;

@@ -63,9 +63,9 @@ int compute_capability() {
       [] { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); });
 }
 
-// Before anything else is asked of CUDA, which may read it then: a GPU takes streams up by this many queues, eight if
-// nobody says more. Ranks that share a GPU have more streams, and one that waits for another rank's message must not
-// stand before what that message needs.
+// Sets the variable before anything else is asked of CUDA, which may read it then: a GPU takes streams up by so many
+// queues, eight if nobody says more. Ranks that share a GPU have more streams, and one that waits for another rank's
+// message must not stand before what that message needs.
 void ask_for_queues() {
   static const int asked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   static_cast<void>(asked);

@@ -1,5 +1,5 @@
-// What core needs of the GPU; implemented in cuda/ where the CUDA Toolkit is found, else in no_cuda/, where nothing but
-// the refusals can be reached.
+// Core needs these functions of the GPU. They are implemented in cuda/ where the CUDA Toolkit is found, else in
+// no_cuda/, where nothing but the refusals can be reached.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ inline constexpr const char* not_built =
 
 // Called before anything else is asked of CUDA, as these functions and gpu_count() do.
 void ask_for_queues();
-// What keeps this build or machine from using a GPU, if anything.
+// Returns what keeps this build or machine from using a GPU, if anything.
 std::optional<std::string> missing();
 std::string description();
 

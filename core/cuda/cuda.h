@@ -1,4 +1,4 @@
-// For files of the CUDA back end alone: errors and the stream of the calling thread.
+// Errors and the stream of the calling thread, for files of the CUDA back end alone.
 #pragma once
 #include <cuda_runtime_api.h>
 

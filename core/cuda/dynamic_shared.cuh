@@ -1,4 +1,4 @@
-// Where kernels find the shared memory that their launch asked for.
+// Tells kernels where they find the shared memory that their launch asked for.
 #pragma once
 #include <cuda_runtime.h>
 

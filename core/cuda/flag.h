@@ -1,4 +1,5 @@
-// How a thread of the host lets CUDA streams go on without calling CUDA: words of pinned memory that streams wait for.
+// A flag lets CUDA streams go on without a call of CUDA: they wait for a word of pinned memory that a thread of the
+// host writes.
 //
 // CUDA does not see this order, so work that a flag depends on must have been queued before the wait for it; then no
 // order in which the GPU takes streams up can deadlock. Events see to that: one can be waited for only when it has been
@@ -18,7 +19,7 @@ struct Flag {
   uint32_t value;
 };
 
-// Not raised yet. Throws MemoryError when there is no pinned memory for more.
+// Returns a flag that is not raised yet. Throws MemoryError when there is no pinned memory for more.
 Flag take_flag();
 // Queues the wait. Throws core::Error where the driver cannot do it.
 void wait_for(cudaStream_t stream, const Flag& flag);

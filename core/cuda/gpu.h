@@ -1,4 +1,4 @@
-// For files of the CUDA back end alone: the GPUs of this process.
+// The GPUs of this process, for files of the CUDA back end alone.
 #pragma once
 #include <atomic>
 #include <cstdint>

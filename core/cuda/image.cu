@@ -1,5 +1,5 @@
-// Whether the device at hand can run what was built: all kernels of a build are for the same chips, so one tells of
-// all.
+// Tells whether the device at hand can run what was built: all kernels of a build are for the same chips, so one tells
+// of all.
 #include <cuda_runtime.h>
 
 #include "core/cuda/cuda.h"

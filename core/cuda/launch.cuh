@@ -1,4 +1,4 @@
-// How kernels are started.
+// Starts kernels.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -8,8 +8,8 @@
 
 namespace zrt::core::cuda {
 
-// On the stream of place(), with `shared` bytes of dynamic shared memory. Throws core::Error when the launch is
-// refused.
+// Launches `kernel` on the stream of place(), with `shared` bytes of dynamic shared memory. Throws core::Error when the
+// launch is refused.
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args&&... args) {
   cudaLaunchConfig_t config{};

@@ -10,7 +10,7 @@
 namespace zrt::core::cuda {
 namespace {
 
-// What is used of nvml.h, which not every toolkit carries.
+// These parts of nvml.h are used; not every toolkit carries it.
 using Device = struct NvmlDevice*;
 struct Process {
   unsigned pid;

@@ -1,4 +1,4 @@
-// What the driver's management library says about this process's memory on the current GPU.
+// Asks the driver's management library about this process's memory on the current GPU.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -31,7 +31,7 @@ PeerMemory::~PeerMemory() {
   try {
     cuda::synchronize_gpus();
   } catch (const Error&) {
-    // After a fault nothing runs that could read it.
+    // Nothing that could read the memory runs after a fault.
   }
   cudaIpcCloseMemHandle(data_);
 }

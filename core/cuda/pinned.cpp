@@ -36,7 +36,7 @@ void fill_chunks(std::byte* memory, uint64_t bytes, uint8_t value) {
   work();
 }
 
-// What was mapped here and pinned afterwards, by address; the driver's own allocations are not in it.
+// Memory that was mapped here and pinned afterwards, by address; the driver's own allocations are not in it.
 struct Mapped {
   std::mutex mutex;
   std::map<void*, uint64_t> bytes;
@@ -46,8 +46,8 @@ Mapped& mapped() {
   return mapped;
 }
 
-// On whole pages, as files are read and written. In one piece, though pages come in chunks: copies may not cross from
-// one pinned piece to the next.
+// Returns memory on whole pages, as files are read and written. It is one piece, though pages come in chunks: copies
+// may not cross from one pinned piece to the next.
 void* map_and_pin(uint64_t bytes, uint8_t fill) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -69,7 +69,7 @@ void* allocate_pinned(uint64_t bytes, uint8_t fill) {
   if (bytes > 0) {
     if (void* memory = map_and_pin(bytes, fill)) return memory;
   }
-  // Of a driver that pins nothing but its own: where that lies on no whole page, files refuse it by name.
+  // A driver may pin nothing but its own memory: where that lies on no whole page, files refuse it by name.
   void* memory = nullptr;
   if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) != cudaSuccess) return nullptr;
   fill_chunks(static_cast<std::byte*>(memory), bytes, fill);

@@ -4,7 +4,7 @@
 
 namespace zrt::core::cuda {
 
-// On whole pages, filled with `fill`. Null when the system or the driver refuses.
+// Returns memory on whole pages, filled with `fill`; null when the system or the driver refuses.
 void* allocate_pinned(uint64_t bytes, uint8_t fill);
 void release_pinned(void* memory);
 

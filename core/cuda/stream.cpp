@@ -77,7 +77,7 @@ class Backlog {
   Backlog(const Backlog&) = delete;
   Backlog& operator=(const Backlog&) = delete;
 
-  // Before a piece of work is queued.
+  // Is called before a piece of work is queued.
   void note(cudaStream_t stream) {
     if (++pieces_ % pieces_per_mark != 0) return;
     cudaEvent_t& mark = marks_[pieces_ / pieces_per_mark % marks_.size()];

@@ -11,7 +11,7 @@ namespace {
 
 using Operation = CUresult(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
 
-// From the driver, without linking against its library.
+// Finds a function of the driver without linking against its library.
 Operation* find(const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
@@ -52,7 +52,7 @@ void wait_value(cudaStream_t stream, const void* word, uint32_t at_least) {
   queue(operation, name, stream, word, at_least, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
-// Without the flag that leaves the barrier out: what the stream wrote before is seen first.
+// The flag that leaves the barrier out is not set: what the stream wrote before is seen first.
 void write_value(cudaStream_t stream, const void* word, uint32_t value) {
   constexpr const char* name = "cuStreamWriteValue32";
   static Operation* const operation = find(name);

@@ -1,4 +1,4 @@
-// For files of the CUDA back end alone: values in pinned memory that streams wait for and write.
+// Values in pinned memory that streams wait for and write, for files of the CUDA back end alone.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
-// How a key of the configuration is described, so that what a key is for can own it: a model its sizes, an optimizer
-// its parameters. A key is implemented; or inert: it steers only DeepSpeed's own machinery, is accepted, and is named
-// in a warning when set; or refused: it asks for something else than what would happen, and only harmless values are
+// Describes a key of the configuration, so that what a key is for can own it: a model its sizes, an optimizer its
+// parameters. A key is implemented; or inert: it steers only DeepSpeed's own machinery, is accepted, and is named in a
+// warning when set; or refused: it asks for something else than what would happen, and only harmless values are
 // accepted.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace zrt::core::keys {
 
-// What a value may be, as bits.
+// The types that a value may have, as bits.
 using Types = uint16_t;
 inline constexpr Types t_bool = 1, t_int = 2, t_real = 4, t_text = 8, t_list = 16, t_object = 32, t_null = 64;
 inline constexpr Types t_auto = 128;      // the string "auto" has a meaning of its own
@@ -24,7 +24,7 @@ enum class Handling : uint8_t { implemented, inert, refused };
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();  // as a limit: none
 
-// Which values are legal, beside their type.
+// Says which values are legal, beside their type.
 struct Legal {
   double low = -infinity, high = infinity;  // of a number, and of each number of a list
   bool below = false;                       // the number must be less than `high`
@@ -45,7 +45,7 @@ constexpr Legal one_of(const char* choices) {
   return {.choices = choices};
 }
 
-// What an implemented key changes. Only `results` reach the weights that training ends with.
+// Says what an implemented key changes. Only `results` reach the weights that training ends with.
 enum class Effect : uint8_t {
   unsaid,   // of sections
   results,  // weights, losses, rates

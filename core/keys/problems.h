@@ -1,4 +1,4 @@
-// What is wrong with a configuration, gathered so that it is told at once.
+// Gathers what is wrong with a configuration, so that it is told at once.
 #pragma once
 #include <string>
 #include <utility>

@@ -8,7 +8,7 @@
 
 namespace zrt::core::keys {
 
-// In single quotes, cut to 60 bytes, and printable (core/printable.h).
+// Returns the text in single quotes, cut to 60 bytes, and printable (core/printable.h).
 std::string in_quotes(std::string_view text);
 
 bool valid_utf8(std::string_view text);

@@ -36,7 +36,7 @@ class FormStep {
  private:
   static constexpr int64_t block = core::form_block;
 
-  // What one block works on.
+  // The buffers that one block works on.
   struct Scratch {
     alignas(64) float master[block], states[2][block];
     alignas(64) uint32_t words[block];

@@ -1,11 +1,11 @@
-// What an update does on a skipped step, on the CPU.
+// Does what an update does on a skipped step, on the CPU.
 #pragma once
 #include "core/parallel.h"
 #include "optimizer/optimizer.h"
 
 namespace zrt::optimizer::cpu {
 
-// Weights as the master has them, once more: what holds them may be memory that nobody has written to.
+// Writes the weights as the master has them, once more: what holds them may be memory that nobody has written to.
 inline void keep_weights(const UnitPart& part) {
   if (!part.weight || !part.master) return;
   core::parallel_for(part.count, unit_alignment, [&](int64_t begin, int64_t end) {

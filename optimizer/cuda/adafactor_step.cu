@@ -11,7 +11,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int turns = 4;  // elements of a thread, `threads` apart
 
-// From element `from` of the parameter on.
+// The arrays from element `from` of the parameter on.
 struct Arrays {
   float* master;
   float* exp_avg;  // null without momentum

@@ -139,7 +139,7 @@ void adafactor_sum(const AdafactorParams& params, uint32_t round, const Decision
     }
     sum_squares(m, place, decision, shard.grad_type, sums);
     if (!params.scale_parameter) continue;
-    // Also on a skipped step: nobody reads the sum then.
+    // The sum is made on a skipped step, too: nobody reads it then.
     const float* weights = shard.master + place.param->offset + range.from - shard.begin;
     cuda::add_squares(totals[p], range.padded(), weights, core::DType::f32);
   }

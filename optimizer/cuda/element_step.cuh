@@ -60,7 +60,7 @@ __device__ inline void store_typed(const float (&from)[quad], core::DType type, 
   store_quad(from, i, static_cast<f16*>(to));
 }
 
-// A rule with the numbers of a step: those of a decision, which lies in the GPU's memory …
+// A rule with the numbers of a step that a decision has, which lies in the GPU's memory.
 template <class Of, int of_variant>
 struct AtDecision {
   using Rule = Of;
@@ -71,7 +71,7 @@ struct AtDecision {
   __device__ bool skip() const { return decision->skip != 0; }
   __device__ typename Rule::Scalars scalars() const { return Rule::scalars(params, *decision); }
 };
-// … or given ones.
+// A rule with the numbers of a step that it was given.
 template <class Of, int of_variant>
 struct AtScalars {
   using Rule = Of;

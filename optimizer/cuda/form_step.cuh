@@ -32,7 +32,7 @@ __device__ inline void store_noisy(const float (&from)[quad], const uint32_t (&w
   reinterpret_cast<uint2*>(to)[i] = __builtin_bit_cast(uint2, x);
 }
 
-// Of an 8-bit block: codes in fours, the scale behind them. The first state is signed, the second is not.
+// Reads four codes of an 8-bit block, which has its scale behind them. The first state is signed, the second is not.
 template <bool is_signed>
 __device__ inline void load_codes(const std::byte* block, int at, float (&to)[quad]) {
   const uint32_t codes = reinterpret_cast<const uint32_t*>(block)[at];
@@ -79,7 +79,7 @@ __device__ inline uint32_t most_bits(const float (&x)[quads][quad]) {
   return most;
 }
 
-// On a skipped step, of the elements of a block: weights as the master has them, once more.
+// Writes a block's weights as the master has them, once more: a skipped step does that.
 __device__ inline void keep_weights(const FormArrays& arrays) {
   if (!arrays.master || !arrays.weight) return;
   const int64_t origin = (arrays.element / form_block + blockIdx.x) * form_block - arrays.element;

@@ -13,7 +13,7 @@ JobResult run(const std::string& what, int ranks, bool two_machines) {
   return run_shell(mpirun(ranks) + (two_machines ? on_two_machines(ranks_program + what) : ranks_program + what));
 }
 
-// On one machine; with ZRT_FULL_TESTS, or where the network matters most, on two as well.
+// Tests run on one machine; with ZRT_FULL_TESTS, or where the network matters most, on two as well.
 std::vector<bool> machines(bool both = false) {
   return both || std::getenv("ZRT_FULL_TESTS") ? std::vector<bool>{false, true} : std::vector<bool>{false};
 }

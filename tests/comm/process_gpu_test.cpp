@@ -85,7 +85,7 @@ struct Expected {
   std::vector<Counters> counters;  // by rank
 };
 
-// By threads on the host.
+// Runs the calls by threads on the host.
 Expected expected(int size, int calls) {
   Group group = make_thread_group("dp", size, 60s);
   Expected result;

@@ -1,4 +1,4 @@
-// What the protocol between processes adds to collectives: shared arenas, frames, machines.
+// Tests what the protocol between processes adds to collectives: shared arenas, frames, machines.
 #include <fmt/format.h>
 
 #include "catch.h"

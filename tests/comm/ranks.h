@@ -88,7 +88,7 @@ inline void await_call(Communicator& c, size_t count = 1) {
   while (c.flight_records().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-// What each rank threw: the message, or "" for none.
+// Returns what each rank threw: the message, or "" for none.
 inline std::vector<std::string> run_catching(Group& group, const RankBody& body) {
   std::vector<std::string> errors(group.size());
   std::vector<std::thread> threads;

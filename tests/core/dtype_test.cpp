@@ -44,7 +44,8 @@ void check_all_patterns(int exponent_bits, T (*narrow)(float)) {
   CHECK(loud_nan == 0);
 }
 
-// Between each two neighbours: the midpoint goes to the even one, and a hair to either side to the nearer one.
+// Checks between each two neighbours that the midpoint goes to the even one, and a hair to either side to the nearer
+// one.
 template <class T>
 void check_rounding(uint16_t infinity, int exponent_bits, T (*narrow)(float)) {
   int wrong = 0;

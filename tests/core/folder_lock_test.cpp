@@ -28,7 +28,7 @@ TEST_CASE("A second user of a folder is refused at once and told who the first o
     CHECK_THROWS_AS(FolderLock(folder.path), ConfigError);  // whose code ends a supervisor
     CHECK_THROWS_WITH(FolderLock(folder.path),
                       Contains(holder) && Contains(folder.path.string()) && Contains("choose another folder"));
-    // By whatever path it is reached.
+    // The folder is locked by whatever path it is reached.
     fs::create_directory_symlink(folder.path, folder.path / "link");
     CHECK_THROWS_AS(FolderLock(folder.path / "link"), ConfigError);
     fs::remove(folder.path / "link");

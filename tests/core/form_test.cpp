@@ -12,7 +12,7 @@
 namespace zrt::core::form_test {
 namespace {
 
-// What a code stands for, relative to the scale: eighths of powers of two, 1 at `top`.
+// Returns what a code stands for, relative to the scale: eighths of powers of two, 1 at `top`.
 double meaning(uint32_t k, uint32_t top) {
   if (k == 0) return 0;
   const int below = static_cast<int>(top - k);

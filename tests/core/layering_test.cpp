@@ -102,7 +102,7 @@ bool may_calculate_ranks(const std::string& path) {
 
 std::vector<std::string> violations(const Sources& sources) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
-  // Which chip a kernel's code is for (__CUDA_ARCH…) is no back end.
+  // The chip that a kernel's code is for (__CUDA_ARCH…) is no back end.
   static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b(?!.*__CUDA_ARCH).*(CUDA|NCCL))");
   const std::set<std::string> behind = vendors_behind(sources);
   std::vector<std::string> found;

@@ -37,7 +37,7 @@ TEST_CASE("streams wait for each other by words of memory, of any value and arou
     const auto writer = core::make_stream(core::DeviceKind::cuda, "writer"),
                reader = core::make_stream(core::DeviceKind::cuda, "reader");
     constexpr size_t bytes = 1 << 20;
-    // In the GPU's memory: a copy from host to host would keep this thread until it is done.
+    // The bytes lie in the GPU's memory: a copy from host to host would keep this thread until it is done.
     const test::DeviceBytes data(bytes), seen(bytes);
     std::vector<uint8_t> got(bytes);
     // The driver loads its kernel for this at the first use, and may wait for all streams while it does.

@@ -119,7 +119,7 @@ void fiber_main() {
 
 std::unique_ptr<Fiber> make_fiber() {
   auto fiber = std::make_unique<Fiber>();
-  // As if it had switched at its beginning: six registers, where to go on, and no caller.
+  // The stack looks as if the fiber had switched at its beginning: six registers, where to go on, and no caller.
   auto* const end = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(fiber->stack.get() + stack_bytes) / 16 * 16);
   std::fill(end - 8, end, nullptr);
   end[-2] = reinterpret_cast<void*>(&fiber_main);

@@ -1,4 +1,4 @@
-// What tests ask of the emulated GPU that a real one cannot be asked for, as long as the object lives.
+// Tests ask the emulated GPU for these, which a real one cannot be asked for, as long as the object lives.
 #pragma once
 
 namespace zrt::emulator {

@@ -19,7 +19,7 @@ struct Range {
   int file;            // of the memory, by which other processes map it; -1 for another process's
   long maker[2] = {};  // of another process's: its pid and file
 };
-// What a handle says, at its start.
+// The contents of a handle, at its start.
 struct Handle {
   long magic, pid, file, bytes, device;
 };

@@ -28,8 +28,8 @@ struct Ring {
   std::byte data[ring_bytes];
 };
 
-// In shared memory, zeroed, which is a valid state. The rings follow: that from `from` to `to` is number from * size +
-// to.
+// A meeting lies in shared memory, zeroed, which is a valid state. The rings follow: that from `from` to `to` is number
+// from * size + to.
 struct Meeting {
   static constexpr int most = 64;  // ranks
   std::atomic<int32_t> joined;

@@ -59,7 +59,7 @@ std::vector<EmulatedStream*> ready_streams(bool& host) {
   return ready;
 }
 
-// For a while one GPU or none lags: it goes on when no other can. Only what it was told to wait for orders it, then.
+// One GPU or none lags for a while: it goes on when no other can. Only what it was told to wait for orders it, then.
 int lagging = no_memory;
 
 void draw_lagging() {

@@ -1,4 +1,5 @@
-// What the files of the emulated runtime share: work that is queued, streams, events, graphs, and the lock around them.
+// The files of the emulated runtime share these: work that is queued, streams, events, graphs, and the lock around
+// them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -93,9 +94,9 @@ int device_count();
 // Runs queued work, of any GPU, until `finished`.
 void pump(const std::function<bool()>& finished);
 void pump_all();
-// From here on work also runs while nobody of this process waits for it.
+// Lets work run from here on also while nobody of this process waits for it.
 void run_by_itself();
-// To the end of a stream's work, or to the graph that it is captured for.
+// Adds to the end of a stream's work, or to the graph that it is captured for.
 cudaError_t add(cudaStream_t stream, Op op);
 // Work that other processes take part in, which may run in several goes.
 cudaError_t add_with_peers(cudaStream_t stream, std::function<bool()> can, std::function<bool()> advance);

@@ -13,7 +13,7 @@
 
 namespace zrt::testing {
 
-// Where and how a call that changes a file below `prefix` fails; the fields are the shim's variables.
+// Says where and how a call that changes a file below `prefix` fails; the fields are the shim's variables.
 struct Fault {
   std::string kind;
   size_t at = 0;  // 1: the first call
@@ -22,7 +22,7 @@ struct Fault {
   std::string more = "";  // variables, NAME=VALUE
 };
 
-// What goes before a command for it to meet the fault; without a kind its calls are only listed in `log`.
+// Returns what goes before a command for it to meet the fault; without a kind its calls are only listed in `log`.
 inline std::string with_fault(const std::string& prefix, const Fault& fault, const std::string& log = "") {
   std::string text = "env ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=" ZRT_BINARY_DIR
                      "/libfault_shim.so ZRT_FAULT_PREFIX=" +

@@ -105,7 +105,7 @@ void Disk::apply(const JournalEntry& entry) {
   }
 }
 
-// Without choices: all that was done.
+// Adds a node to the state; without choices: all that was done.
 void Disk::add(State& state, int id, const fs::path& path, Choices* choices) const {
   const Node& node = nodes_[id];
   if (!node.folder) {

@@ -1,8 +1,8 @@
-// What a disk may hold after a power cut. A Disk replays the journal of the fault shim; at any moment of it, what was
-// not brought to disk may be there or not, each change by itself: entries of a folder that was not synced since, and
-// of a file as it was synced last, nothing newer, half of it, all of it, or as many zeros. A rename inside a folder is
-// there as a whole or not at all. (The model of Pillai et al., "All file systems are not created equal", OSDI 2014,
-// with no order among changes that no sync puts in order.)
+// Models what a disk may hold after a power cut. A Disk replays the journal of the fault shim; at any moment of it,
+// what was not brought to disk may be there or not, each change by itself: entries of a folder that was not synced
+// since, and of a file as it was synced last, nothing newer, half of it, all of it, or as many zeros. A rename inside a
+// folder is there as a whole or not at all. (The model of Pillai et al., "All file systems are not created equal", OSDI
+// 2014, with no order among changes that no sync puts in order.)
 #pragma once
 #include <functional>
 #include <map>
@@ -46,7 +46,7 @@ class Choices {
 
 class Disk {
  public:
-  // Which paths below the root anybody looks at after the cut: others are no part of a state.
+  // True for paths below the root that anybody looks at after the cut: others are no part of a state.
   using Matters = std::function<bool(const fs::path& relative)>;
 
   // All that lies in `root` now is on disk.

@@ -16,7 +16,7 @@ namespace {
 
 const fs::path in_store = "run/checkpoints";
 
-// Of the store all but what a run that starts removes unseen.
+// True for all of the store but what a run that starts removes unseen.
 bool matters(const fs::path& relative) {
   auto part = relative.begin();
   for (const fs::path& folder : in_store) {
@@ -28,7 +28,7 @@ bool matters(const fs::path& relative) {
   return name[0] != '.' ? name != "latest.tmp" : name.ends_with(".replaced.tmp");
 }
 
-// What must hold after a cut while a run saves `renewed`, having saved `before`.
+// Says what must hold after a cut while a run saves `renewed`, having saved `before`.
 struct Expected {
   std::map<int64_t, std::string> files;  // the manifests of all steps
   std::optional<int64_t> before;         // what was the newest
@@ -68,7 +68,8 @@ struct Played {
   Disk start;
   Expected expected;
 
-  // Behind how many entries the save tells that it is done: with the sync of the store that follows the last `latest`.
+  // Returns behind how many entries the save tells that it is done: with the sync of the store that follows the last
+  // `latest`.
   size_t told() const {
     const std::string store = (base.path / in_store).string();
     size_t renamed = 0;

@@ -41,7 +41,7 @@ inline void repeat(int times, const std::function<bool(int struck)>& turn) {
 
 class Process {
  public:
-  // Through a shell, which the command replaces; stdout and stderr go to the file `log`.
+  // Starts the command through a shell, which it replaces; stdout and stderr go to the file `log`.
   Process(const std::string& command, const std::string& log) : log_(log), start_(seconds_now()) {
     pid_ = fork();
     REQUIRE(pid_ >= 0);
@@ -49,7 +49,7 @@ class Process {
     const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(file, 1);
     dup2(file, 2);
-    // What runs the tests may ignore them, in the background for example.
+    // The caller of the tests may ignore these signals, in the background for example.
     for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     const std::string line = "exec " + command;
     execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
@@ -126,7 +126,7 @@ class Process {
   bool ended_ = false;
 };
 
-// Whether this build has no MPI; says so.
+// True where this build has no MPI; says so.
 inline bool no_mpirun() {
   if (std::string(ZRT_MPIRUN).empty()) WARN("built without MPI: this test shows nothing");
   return std::string(ZRT_MPIRUN).empty();
@@ -185,7 +185,7 @@ struct RepeatedRun : Folder {
     INFO(process.text());
     REQUIRE(there);
   }
-  // Until no process of the run is left: mpirun does not wait for ranks that it kills.
+  // Waits until no process of the run is left: mpirun does not wait for ranks that it kills.
   void await_gone() const {
     CHECK(await([&] { return processes().empty(); }));
   }

@@ -1,5 +1,5 @@
-// What others do to the folder of a run: it cannot be written, is renamed, removed or replaced, and what a killed run
-// leaves.
+// Others do something to the folder of a run: it cannot be written, is renamed, removed or replaced. Also what a killed
+// run leaves is tested.
 #include <sys/stat.h>
 
 #include "faults/process.h"

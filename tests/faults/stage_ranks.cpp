@@ -41,7 +41,7 @@ void train(const std::string& file, const std::string& out, Strike& strike) {
   const auto before_call = [&](std::string_view label) {
     if (label.starts_with("send")) strike.at("send");
   };
-  // Behind what all ranks decide together the update follows at once.
+  // The update follows at once behind what all ranks decide together.
   const auto after_call = [&](std::string_view label) {
     if (label == "share control") strike.at("update");
   };

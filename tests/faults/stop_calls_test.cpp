@@ -24,7 +24,7 @@ namespace {
 constexpr int ranks = 3, stopped = 1, late = 2;
 constexpr auto timeout = 3000ms;
 
-// What the processes of one group tell the test.
+// The processes of one group tell the test these things.
 struct Shared {
   std::atomic<int> pids[ranks];
   std::atomic<bool> ended[ranks];  // whether each has learned of the failure

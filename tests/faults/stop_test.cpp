@@ -7,7 +7,7 @@ using namespace zrt::testing;
 
 namespace {
 
-// Of a collective; a save has ten times as long.
+// The time-out of a collective; a save has ten times as long.
 const std::string time_out = " --set run.timeout_seconds=5";
 
 // The survivors name the stopped rank and the call that it did not come to.

@@ -105,7 +105,7 @@ TEST_CASE("verify calls a folder broken whose number is not its step, as a resum
     CHECK(result.code == 1);
     CHECK(contains(result.text, "its manifest is of step 2"));
   }
-  // Under a name that is no step's it says nothing wrong.
+  // A checkpoint says nothing wrong under a name that is no step's.
   fs::rename(store / "step_9", saved.path / "best");
   CHECK(run_zrt("checkpoint verify " + (saved / "best")).code == 0);
 }

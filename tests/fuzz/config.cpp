@@ -23,7 +23,7 @@ bool accepts(std::string_view input) {
     }
     return false;
   }
-  // What a run writes down re-creates it.
+  // The configuration that a run writes down re-creates it.
   const std::filesystem::path file = folder() / "config.resolved.json";
   write(file, runtime::resolved_json(config));
   runtime::load_resolved(file);

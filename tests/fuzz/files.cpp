@@ -8,7 +8,7 @@
 namespace zrt::fuzz {
 namespace {
 
-// In memory where the system has such a folder: a fuzzer writes its files thousands of times a second.
+// The folder lies in memory where the system has such a one: a fuzzer writes its files thousands of times a second.
 struct Folder {
   Folder() {
     const std::filesystem::path memory = "/dev/shm";

@@ -8,7 +8,7 @@ namespace {
 
 const zrt::fuzz::Target& target = zrt::fuzz::ZRT_FUZZ_TARGET;
 
-// In the fuzzer's syntax: a quoted text with \xNN for what is not printable.
+// Returns the token in the fuzzer's syntax: a quoted text with \xNN for what is not printable.
 std::string quoted(const std::string& token) {
   std::string text = "\"";
   for (const char c : token) {

@@ -1,4 +1,4 @@
-// What fuzzers once found stays mended, and their starting inputs are good ones.
+// Findings of fuzzers stay mended, and the fuzzers' starting inputs are good ones.
 #include "tests/catch.h"
 #include "tests/data_folder.h"
 #include "tests/fuzz/target.h"

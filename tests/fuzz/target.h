@@ -1,4 +1,4 @@
-// What is fuzzed: a reader of bytes that come from outside, and what it must do with any of them.
+// A target is what is fuzzed: a reader of bytes that come from outside, and what it must do with any of them.
 #pragma once
 #include <cstdint>
 #include <cstdio>

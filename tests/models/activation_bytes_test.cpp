@@ -1,4 +1,4 @@
-// What a layer keeps, beside Megatron-LM: the table of docs/memory.md.
+// Compares what a layer keeps with what Megatron-LM does: the table of docs/memory.md.
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -54,7 +54,7 @@ std::vector<Row> rows_of_page() {
   return rows;
 }
 
-// Of a column, per token and element; `sequence`: rows are shared, too.
+// Returns the sum of a column, per token and element; `sequence`: rows are shared, too.
 double sum(const std::vector<Row>& rows, std::string Row::*column, const Variables& at, bool sequence,
            const std::string& without = "") {
   double total = 0;

@@ -1,5 +1,5 @@
-// What sparse attention takes of the time of dense attention: a measurement, not a test. `test_models "[measures]"`
-// prints it, with `--device cuda` that of a GPU; docs/benchmarks/sparse.md says what was seen.
+// Measures what sparse attention takes of the time of dense attention; it is no test. `test_models "[measures]"` prints
+// it, with `--device cuda` that of a GPU; docs/benchmarks/sparse.md says what was seen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class Run {
   KernelBuffer qkv_, out_, d_out_, d_qkv_, lse_, space_;
 };
 
-// Of `times` calls that follow each other.
+// Returns the seconds of a call, the mean of `times` calls that follow each other.
 double seconds(int times, const std::function<void()>& call) {
   settle();
   const auto begin = std::chrono::steady_clock::now();
@@ -131,7 +131,7 @@ TEST_CASE("time of attention in samples of documents by time of dense attention"
           {2048, 4096});
 }
 
-// Ways of as many multiply-adds: so many heads of 128 elements, or half as many of 256.
+// All ways have as many multiply-adds: so many heads of 128 elements, or half as many of 256.
 TEST_CASE("time of attention of wide heads and of windows by time of heads of 128", "[.measures]") {
   const bool gpu = test_device() == core::DeviceKind::cuda;
   struct Wide {

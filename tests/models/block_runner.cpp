@@ -98,7 +98,7 @@ std::vector<GuardedBuffer> BlockRunner::make_ports(size_t b, const Shape& shape,
 
 namespace {
 
-// Of those at seams; the rest is inside a run.
+// Returns pointers to the ports at seams; the rest is inside a run.
 std::vector<void*> pointers_to(std::vector<GuardedBuffer>& buffers) {
   std::vector<void*> pointers;
   for (GuardedBuffer& buffer : buffers) pointers.push_back(buffer.bytes() > 0 ? buffer.data() : nullptr);
@@ -126,7 +126,7 @@ void BlockRunner::forward(size_t b, const Shape& shape, const Batch& batch, cons
   for (const GuardedBuffer& port : ports) port.check("forward of " + block.name() + ": a port");
 }
 
-// What backward would make again inside its call.
+// Makes a port that backward would make again inside its call.
 void BlockRunner::remake(size_t b, size_t port, const Call& backward, void* to) {
   const Block& block = *model_.blocks[b];
   std::vector<void*> ports(port + 1, nullptr);

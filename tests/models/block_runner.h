@@ -52,7 +52,7 @@ class BlockRunner {
 
   Tensors grads() const;
   const models::RouterTally& router() const { return router_[0]; }  // of all train() so far
-  // … of these: what came to each expert, by block.
+  // The loads of all train() so far: what came to each expert of the block.
   const Visible<models::ExpertLoad>& loads(size_t block) const { return loads_[block]; }
   const GuardedBuffer& weight(const std::string& name) const { return weights_.at(name); }
   const GuardedBuffer& grad(const std::string& name) const { return grads_.at(name); }

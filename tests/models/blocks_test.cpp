@@ -70,7 +70,7 @@ struct Bench {
     call.loss_scale = 0.01f;
   }
 
-  // Where what these parts keep lies from now on.
+  // Lets what these parts keep lie in `buffer` from now on.
   void keep_in(KernelBuffer& buffer, Parts parts, Parts without = {}) {
     places.resize(block.anatomy().parts.size());
     lay_out_saved(block, call.shape, parts, without, static_cast<std::byte*>(buffer.data()), places);
@@ -110,7 +110,7 @@ TEST_CASE("gradients with dropout match finite differences of the loss under the
   for (const auto& [name, grad] : grads) {
     if (name.find("c_attn.bias") != std::string::npos) continue;
     INFO(name);
-    // Along the gradient itself: the derivative is its squared norm.
+    // Weights move along the gradient itself: the derivative is its squared norm.
     double norm = 0;
     for (const double g : grad) norm += g * g;
     const double step = 0.02 / std::sqrt(norm);

@@ -51,7 +51,7 @@ TEST_CASE("rows with a target are picked in their order, in place too, and sprea
         if (targets[static_cast<size_t>(r)] < 0) continue;
         expected.insert(expected.end(), all.begin() + r * width, all.begin() + (r + 1) * width);
       }
-      // In pieces, in place.
+      // The rows are picked in pieces, in place.
       for (int64_t begin = 0; begin < some.rows(); begin += 100) {
         const int64_t count = std::min<int64_t>(100, some.rows() - begin);
         some.pick(there.data(), width * sizeof(float), begin, count, there.data() + begin * width);

@@ -89,7 +89,7 @@ TEST_CASE("cross entropy and its gradient match fp64") {
   settle();
   CHECK(only == got);
   for (size_t r = 0; r < losses.size(); ++r) CHECK(std::abs(got[r] - losses[r]) < 1e-6 * (1 + losses[r]));
-  // What lies between the rows stays, and hides no error.
+  // The elements between the rows stay, and hide no error.
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t v = V; v < stride; ++v) CHECK(logits.at(r * stride + v) == expected[index(r * stride + v)]);
     for (int64_t v = V; v < stride; ++v) logits.set(r * stride + v, 0), expected[index(r * stride + v)] = 0;
@@ -97,7 +97,7 @@ TEST_CASE("cross entropy and its gradient match fp64") {
   CHECK(error_of(logits, expected, std::sqrt(terms)) < tolerance(type));
 }
 
-// So many that on a GPU a block has several, at addresses that are 16-byte boundaries and that are not.
+// There are so many rows that on a GPU a block has several, at addresses that are 16-byte boundaries and that are not.
 TEST_CASE("a row's loss and gradient do not depend on the rows beside it") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   // The longer rows take a block's threads several rounds.

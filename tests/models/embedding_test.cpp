@@ -76,12 +76,12 @@ TEST_CASE("embedding forward and backward match fp64 with duplicate tokens, posi
   zrt::core::set_threads(1);
 }
 
-// How far fp32 sums of n terms of variance 1 stray. An addition that gives s is off by at most u|s|, u = 2^-24, so with
-// a variance of at most (us)²/3; after k terms s² is k on average. One chain of additions thus gathers a variance of
-// u²/3 · n²/2, of which the sum's own is n: relative, u sqrt(n / 6). Both back ends add blocks of b = 64 rows, and then
-// the blocks: n / b chains of b, and one of n / b sums of variance b, gather u²/3 · (nb + n²/b)/2, relative
-// u sqrt((b + n/b) / 6). At the n = 1353 of the test that is 2.2e-7; in one chain it was 9e-7, and one run in twenty
-// failed: V = 1, and V = 300000 with its three columns, whose sums can be small by chance (both fp32, without
+// Bounds how far fp32 sums of n terms of variance 1 stray. An addition that gives s is off by at most u|s|, u = 2^-24,
+// so with a variance of at most (us)²/3; after k terms s² is k on average. One chain of additions thus gathers a
+// variance of u²/3 · n²/2, of which the sum's own is n: relative, u sqrt(n / 6). Both back ends add blocks of b = 64
+// rows, and then the blocks: n / b chains of b, and one of n / b sums of variance b, gather u²/3 · (nb + n²/b)/2,
+// relative u sqrt((b + n/b) / 6). At the n = 1353 of the test that is 2.2e-7; in one chain it was 9e-7, and one run in
+// twenty failed: V = 1, and V = 300000 with its three columns, whose sums can be small by chance (both fp32, without
 // accumulation). The bound is four and a half deviations; the worst of 20,000 seeds was 6.5e-7.
 constexpr double frequent_token_bound = 1e-6;
 

@@ -43,11 +43,12 @@ inline bool has_no_gradient(const std::string& name) {
   return name.ends_with("self.key.bias");
 }
 
-// How much more than others a gradient may be rounded. At weights near zero BERT's queries attend to all keys alike,
-// and what is left of the gradients of queries and keys is a difference of nearly equal numbers: PyTorch's own fp32
-// ones are up to 9.1e-6 off there, and within 1e-6 elsewhere. A bias of keys that are turned by their positions has a
-// gradient by these turns alone, which is such a difference, too: transformers' own of Qwen2 are 2.9 times as far off
-// as its other tensors (2.09e-6 and 7.1e-7 in fp32, 3.4e-2 and 1.2e-2 in bf16; tests/data/measure_rounding.py).
+// Returns how many times as much as others a gradient may be rounded. At weights near zero BERT's queries attend to all
+// keys alike, and what is left of the gradients of queries and keys is a difference of nearly equal numbers: PyTorch's
+// own fp32 ones are up to 9.1e-6 off there, and within 1e-6 elsewhere. A bias of keys that are turned by their
+// positions has a gradient by these turns alone, which is such a difference, too: transformers' own of Qwen2 are 2.9
+// times as far off as its other tensors (2.09e-6 and 7.1e-7 in fp32, 3.4e-2 and 1.2e-2 in bf16;
+// tests/data/measure_rounding.py).
 inline double rounding_of(const std::string& name) {
   if (name.ends_with("k_proj.bias")) return 3;
   return name.find("self.query") != std::string::npos || name.find("self.key") != std::string::npos ? 20 : 1;

@@ -84,7 +84,7 @@ constexpr double fp32_rounding_large = std::is_same_v<Config, GemmaConfig>   ? o
 template <class Config>
 constexpr double fp32_rounding_small = std::is_same_v<Config, GemmaConfig> ? of_transformers * 1.97e-6 : fp32_rounding;
 
-// Of a bias of keys, that of the values, which has a gradient where a sample is one token, too.
+// Returns the name of the values' bias for that of the keys': it has a gradient where a sample is one token, too.
 std::string beside(std::string name) {
   return name.replace(name.find("self.key"), 8, "self.value");
 }
@@ -152,14 +152,14 @@ std::vector<Case<Config>> cases(bool tied) {
           {config_of<Config>(2, 32, 4, 16, 97, tied), 1}};
 }
 
-// Long enough for two tiles of attention, three chunks of the loss and two tiles of its vocabulary.
+// A sample is long enough for two tiles of attention, three chunks of the loss and two tiles of its vocabulary.
 template <class Config>
 Case<Config> long_case() {
   return {config_of<Config>(1, 32, 2, 150, 4133, true), 150};
 }
 
-// Of each tensor; the gradient as a whole has half of it. (Of Llama, transformers' own bf16 gradients are up to 2.1e-2
-// off as a whole on these cases.)
+// Returns the bound of each tensor; the gradient as a whole has half of it. (transformers' own bf16 gradients of Llama
+// are up to 2.1e-2 off as a whole on these cases.)
 template <class Config>
 double bf16_tolerance(const Config& config) {
   return 2 * rounded_gradient(config);

@@ -37,7 +37,7 @@ class KernelBuffer {
     return buffer;
   }
 
-  // For the next kernels, which may write what is not const.
+  // Returns the bytes for the next kernels, which may write what is not const.
   void* data() {
     std::byte* const place = device_data();
     newest_ = place == bytes_.data() ? Newest::host : Newest::device;
@@ -45,7 +45,7 @@ class KernelBuffer {
   }
   const void* data() const { return device_data(); }
   float* floats() { return static_cast<float*>(data()); }
-  // For the host, behind the kernels so far.
+  // Returns the bytes for the host, behind the kernels so far.
   std::span<std::byte> host_bytes() {
     host();
     settle();  // an upload may still read them
@@ -121,7 +121,8 @@ inline double error_of(const KernelBuffer& buffer, const Doubles& expected, doub
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-// What rounding results to the type costs at most (half a unit of 8, 11 or 24 bits), and a few operations in fp32.
+// Returns what rounding results to the type (half a unit of 8, 11 or 24 bits) and a few operations in fp32 cost at
+// most.
 inline double tolerance(DType type) {
   return type == DType::f32 ? 5e-7 : type == DType::bf16 ? 4e-3 : 5e-4;
 }

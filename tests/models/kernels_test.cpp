@@ -239,7 +239,7 @@ TEST_CASE("an element on the edge of the dropout probability is kept as core::un
   for (uint64_t i = 0; found < 20; ++i) {
     const uint32_t word = zrt::core::random_word({42, 7, 3}, i), top = word >> 8;
     if (top % 2 == 0 || top >= 1u << 22) continue;
-    // Between the element's number of 23 bits and the one it would have with a bit more.
+    // The probability lies between the element's number of 23 bits and the one it would have with a bit more.
     const float probability = (static_cast<float>(top) + 0.25f) * 0x1p-24f;
     KernelBuffer x = KernelBuffer(DType::f32, 1);
     x.set(0, 1);

@@ -1,6 +1,6 @@
-// How far products may lie from fp64 ones where a GPU's tensor cores add: they cut sums off where fp32 rounds them, and
-// those of e4m3 keep fewer bits than fp32 has. All bounds are of the relative L2 distance, for operands of random
-// signs: there a sum of j of K products has a share of sqrt(j / K) of the result's norm.
+// Bounds how far products may lie from fp64 ones where a GPU's tensor cores add: they cut sums off where fp32 rounds
+// them, and those of e4m3 keep fewer bits than fp32 has. All bounds are of the relative L2 distance, for operands of
+// random signs: there a sum of j of K products has a share of sqrt(j / K) of the result's norm.
 #pragma once
 #include <algorithm>
 #include <cmath>

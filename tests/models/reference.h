@@ -41,7 +41,7 @@ struct Batch {
   std::vector<int32_t> positions = {};   // of samples of several documents, which references do not read
 };
 
-// Where dropout acts. `index` counts the elements of (B, T, C), and of (B, heads, T, T) for attention.
+// Says where dropout acts. `index` counts the elements of (B, T, C), and of (B, heads, T, T) for attention.
 struct DropoutSite {
   enum Kind { embedding, attention, attention_out, mlp_out } kind;
   int64_t layer;  // 0 for embedding

@@ -1,4 +1,4 @@
-// What the fp64 references share: linear layers, attention, the head. Plain loops over rows of doubles.
+// The fp64 references share these: linear layers, attention, the head. Plain loops over rows of doubles.
 #pragma once
 #include <cmath>
 

@@ -34,7 +34,7 @@ void check_finite_differences(const Tensors& weights, const Run& run) {
       return run(moved).loss_mean;
     };
     CHECK((loss_at(step) - loss_at(-step)) / (2 * step) == Approx(norm).epsilon(1e-6));
-    // And single elements, spread over the tensor.
+    // Single elements, spread over the tensor, are checked, too.
     for (size_t i = 0; i < grad.size(); i += 1 + grad.size() / 5) {
       Tensors up = weights, down = weights;
       up.at(name)[i] += step;

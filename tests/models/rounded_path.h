@@ -1,5 +1,5 @@
-// How far what blocks compute in bf16 lies from fp64, by how often values are rounded on the way. No instruction set
-// and no order of sums has a part in it: sums are of fp32, whose rounding is 2^-16 of that of bf16.
+// Bounds how far what blocks compute in bf16 lies from fp64, by how often values are rounded on the way. No instruction
+// set and no order of sums has a part in it: sums are of fp32, whose rounding is 2^-16 of that of bf16.
 //
 // A value that is stored in bf16 is rounded to 8 bits: by an error that is uniform within half a unit of its last
 // place, so 2^-8 / sqrt(3) of its power of two in the root mean square. Mantissas m are spread as 1 / m, so the values'
@@ -28,7 +28,7 @@
 
 namespace zrt::test {
 
-// Of one rounding to bf16, to the norm of what is rounded.
+// The error of one rounding to bf16, by the norm of what is rounded.
 inline const double bf16_rounding = 0x1p-8 * std::sqrt(2 * std::numbers::ln2 / 9);
 
 // Roundings on the longest way through a layer, as the CPU makes them (a GPU's fused kernels make fewer).
@@ -46,8 +46,8 @@ inline LayerRoundings layer_roundings(const models::Gpt2Config&) {
 inline LayerRoundings layer_roundings(const models::BertConfig& config) {
   return {11, config.pre_norm ? 11 : 13};
 }
-// As before, and: queries and keys are rotated and, with norms of heads, normed before; SwiGLU has two inputs.
-// Norms behind attention and MLP make an output each, and their backward a gradient.
+// Llama's layers round as before, and more: queries and keys are rotated and, with norms of heads, normed before;
+// SwiGLU has two inputs. Norms behind attention and MLP make an output each, and their backward a gradient.
 inline LayerRoundings layer_roundings(const models::LlamaConfig& config) {
   const int norms = (config.head_norms ? 1 : 0) + (config.gemma ? 2 : 0);
   return {13 + norms, 14 + norms};

@@ -276,7 +276,7 @@ TEST_CASE("slots suffice whatever the routing") {
   for (const int64_t rows : {1, 5, 16, 33}) {
     for (const int64_t experts : {1, 2, 7, 40}) {
       const RoutingShape shape{.rows = rows, .experts = experts};
-      // As uneven as it may be: each expert but one has a row, and one the rest.
+      // Routing is as uneven as it may be: each expert but one has a row, and one the rest.
       const int64_t used = std::min(rows, experts), rest = rows - used + 1;
       CHECK(shape.slots() >= (used - 1) * slot_grain + up_to_grain(rest));
     }

@@ -1,4 +1,4 @@
-// Which keys a query of a sparse pattern sees, written out position by position, for references.
+// Says which keys a query of a sparse pattern sees, written out position by position, for references.
 #pragma once
 #include <algorithm>
 #include <cstdint>

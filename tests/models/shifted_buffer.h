@@ -12,7 +12,7 @@ class Shifted {
   }
   void* data() { return static_cast<std::byte*>(buffer_.data()) + skipped(); }
   float* floats() { return static_cast<float*>(data()); }
-  // Of 16-bit types, as they are.
+  // Sets the bits of 16-bit types as they are.
   template <class Bits>
   void set_bits(const Bits& bits_of) {
     auto* to = reinterpret_cast<uint16_t*>(buffer_.host_bytes().data()) + shift_;

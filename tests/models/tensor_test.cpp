@@ -216,7 +216,7 @@ TEST_CASE("parts of ranks make up the whole tensor once, and what is beyond it i
         std::vector<int> seen(static_cast<size_t>(whole.elements()));
         int64_t padding = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          // In two runs that meet in mid row.
+          // Pieces are taken in two runs that meet in mid row.
           const int64_t middle = part.elements() / 2 + 1;
           int64_t next = 0;
           for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, middle}, {middle, part.elements()}}) {

@@ -35,7 +35,7 @@ struct State {
   }
 };
 
-// What a step does with one element's gradient, weight and states.
+// Does what a step does with one element's gradient, weight and states.
 using Apply = std::function<void(const Decision&, float, float&, float&, float&)>;
 struct Rule {
   OptimizerPtr optimizer;
@@ -50,7 +50,7 @@ Rule plain_rule(const typename Of::Params& params) {
             Of::template apply<variant>(Of::scalars(params, d), g, w, m, v);
           }};
 }
-// Without what happens to the whole matrix, which is 5000 x 1.
+// Leaves out what happens to the whole matrix, which is 5000 x 1.
 Rule muon_rule(MuonParams params) {
   MuonParams updating = params;
   updating.matrix_rate = std::sqrt(5000.0f);

@@ -1,4 +1,4 @@
-// Which optimizer a test is at, for messages.
+// Names the optimizer that a test is at, for messages.
 #pragma once
 #include <typeinfo>
 

@@ -34,7 +34,7 @@ Unit make_unit(const std::vector<models::Param>& params, int ranks) {
   return unit;
 }
 
-// What a run over several ranks keeps, as one process sees it: element-wise states once, the others on every rank.
+// A run over several ranks, as one process sees it: it keeps element-wise states once, the others on every rank.
 struct Run {
   std::shared_ptr<const Optimizer> optimizer;
   Unit unit;

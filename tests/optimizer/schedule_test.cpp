@@ -90,7 +90,7 @@ TEST_CASE("a cosine warms up by ratio of the optimizer's rate and falls to its f
   CHECK(s.rate(2) == Approx(8e-4 * (0.2 + 0.8 * 0.5)).epsilon(1e-14));  // ln 2 / ln 4
 }
 
-// By the names of DeepSpeed's arguments; what is not given has its default, as there.
+// Reads a schedule by the names of DeepSpeed's arguments; what is not given has its default, as there.
 Schedule read(const nlohmann::json& golden) {
   const nlohmann::json& p = golden["params"];
   Schedule s;

@@ -85,7 +85,7 @@ class Ranks {
     }
     return whole;
   }
-  // Those that are of the whole tensor.
+  // Returns the states that are of the whole tensor.
   std::vector<Visible<float>> statistics(size_t rank) const {
     std::vector<Visible<float>> all;
     const auto kinds = optimizer_->states(unit_);
@@ -103,7 +103,7 @@ class Ranks {
     Visible<std::byte> work;
   };
 
-  // What a rank has of the values of a tensor.
+  // Returns what a rank has of the values of a tensor.
   Visible<float> part(int rank, uint32_t tensor) const {
     Visible<float> values(static_cast<size_t>(unit_.shard));
     const int64_t begin = rank / tensor_ * unit_.shard, end = std::min(begin + unit_.shard, param_.elements());

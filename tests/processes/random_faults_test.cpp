@@ -94,7 +94,8 @@ TEST_CASE("a run of processes outlives whatever happens to a rank, and the rank 
     const int code = end_of(launcher);
     const std::string text = text_of(log);
     INFO(text);
-    // What ends before a rank has begun is not started again; its message says who it was, and the next start goes on.
+    // A run that ends before a rank has begun is not started again; its message says who it was, and the next start
+    // goes on.
     const bool early = text.find("before any rank gave a sign of life") != std::string::npos;
     if (early) {
       REQUIRE((hits && fault != Fault::pause && code == (fault == Fault::kill ? 128 + SIGKILL : 1)));

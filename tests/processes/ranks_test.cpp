@@ -106,7 +106,7 @@ TEST_CASE("a rank that is killed is named, its run ends, and goes on to the bits
 }
 
 TEST_CASE("a rank that stands still is named when the time is over", "[long]") {
-  // By the hosts where these meet often; by what streams have reached where a host waits for its GPU.
+  // The hosts name it where these meet often; what streams have reached does where a host waits for its GPU.
   const std::string sets =
       GENERATE("zero_optimization.stage=0", "zero_optimization.stage=3", "zero_optimization.stage=1 parallel.tensor=2");
   const int count = sets.ends_with("tensor=2") ? 4 : 2;

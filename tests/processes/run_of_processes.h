@@ -17,7 +17,7 @@
 
 namespace zrt::testing {
 
-// In a build with the emulated GPU ranks are on it.
+// Puts ranks on the emulated GPU in a build with it.
 inline std::string device() {
   return ZRT_EMULATED ? " --device cuda" : "";
 }

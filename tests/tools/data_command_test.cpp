@@ -53,7 +53,7 @@ struct Run : Folder {
   Result train(const std::string& out, const std::string& more = "") const {
     return run_zrt("train " + (*this / "c.json") + " --out " + (*this / out) + ' ' + more);
   }
-  // What is said when a copy of the run goes on.
+  // Returns what is said when a copy of the run goes on.
   std::string resumed(const std::string& more = "") const {
     fs::remove_all(path / "run");
     fs::copy(path / "begun", path / "run", fs::copy_options::recursive);
@@ -163,7 +163,7 @@ TEST_CASE("a checkpoint without a word of its data still goes on, and one is tol
   REQUIRE(manifest.made_by.erase("data") == 1);
   std::ofstream(file) << checkpoint::format_manifest(manifest);
   CHECK(!contains(run.resumed(run.shares(1, 1)), "repeat"));
-  // What it leaves says it again.
+  // The checkpoint that the run leaves says it again.
   const auto left = checkpoint::parse_manifest(read_file(run.path / "run/checkpoints/step_8/manifest.json"), "test");
   CHECK(left.made_by["data"]["train"][0]["share"] == 0.5);
 }
@@ -292,7 +292,7 @@ TEST_CASE("names and texts with escape bytes reach no terminal") {
   run.write("b.meta.json", runtime::data::to_json(meta));
   clean(require(run.train("refused"), 2));
 
-  // On a terminal, which script(1) stands for; a file gets every byte.
+  // Output goes to a terminal, which script(1) stands for; a file gets every byte.
   const std::string generate =
       "generate " + (run / "begun") + " --tokenizer bytes --tokens 4 --prompt '" + escape + "größe'";
   fs::remove(run.path / "b.meta.json");

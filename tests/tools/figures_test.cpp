@@ -1,5 +1,5 @@
-// What `zrt train` prints, beside the files that a run leaves, its plan and what follows from the configuration: each
-// figure a second time.
+// Compares what `zrt train` prints with the files that a run leaves, its plan and what follows from the configuration:
+// each figure is there a second time.
 #include "figures.h"
 
 #include <map>
@@ -109,12 +109,12 @@ void check_evaluations(const FiguresRun& run) {
     CHECK(real(line[8]) == Approx(entropy).margin(5.1e-5));
     CHECK(e["tokens"].get<int64_t>() % static_cast<int64_t>(sequence) == 0);
     CHECK(e["tokens"].get<double>() <= meta["tokens"].get<double>());
-    // At the end every sample of the data once.
+    // The last evaluation takes every sample of the data once.
     if (i > 0) CHECK(e["tokens"].get<double>() > meta["tokens"].get<double>() - 2 * sequence);
   }
 }
 
-// Of each stage a table: a column for each category that is used, then planned and measured bytes.
+// Each stage has a table: a column for each category that is used, then planned and measured bytes.
 void check_memory(const FiguresRun& run, const json& plan) {
   const json memory = run.file("memory.json");
   std::map<int, std::vector<std::string>> columns;  // by stage

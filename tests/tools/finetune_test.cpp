@@ -1,4 +1,4 @@
-// From a folder to a folder by the program alone: tests/data/finetuning has what transformers wrote, a text as JSON
+// The program alone goes from a folder to a folder: tests/data/finetuning has what transformers wrote, a text as JSON
 // lines, and what PyTorch made of both (make_finetuning_goldens.py).
 #include <cmath>
 #include <cstdint>

@@ -61,7 +61,7 @@ json with_autos(const json& base, const std::vector<std::string>& keys, std::set
     member(all, path) = "auto";
     open.insert(path);
   }
-  // What the test itself needs.
+  // The test itself needs these.
   all["model"]["preset"] = base["model"]["preset"];
   all["run"]["steps"] = base["run"]["steps"];
   return all;
@@ -233,7 +233,7 @@ TEST_CASE("a run that has come to its last step says that nothing is left to tra
     CHECK((text.find(said) != std::string::npos) == (steps <= 4));
     CHECK((written() == before) == (steps <= 4));
   }
-  // In another folder no loss of this run is known.
+  // No loss of this run is known in another folder.
   const std::string elsewhere =
       require(train + "--steps 4 --resume " + (folder / "run") + " --out " + (folder / "other")).text;
   INFO(elsewhere);

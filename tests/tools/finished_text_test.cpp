@@ -81,7 +81,7 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
     CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab, 1.5, seed));
     CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab + 1, 1.5, seed));
     drawn.insert(text(prompt, 12, 0, 1.5, seed));
-    // Of two candidates both are taken, and no third one.
+    // Both of two candidates are taken, and no third one.
     std::vector<int32_t> before = prompt;
     for (const int32_t token : text(prompt, 12, 2, 1.5, seed)) {
       const std::vector<int32_t> likely = text(before, 1);

@@ -30,7 +30,7 @@ nlohmann::json unpack(const Folder& folder, int call, std::string* names = nullp
   return read_json(folder / "got/results.json");
 }
 
-// Processes of the groups that a file names, without those that have ended and only wait to be collected.
+// Counts processes of the groups that a file names, without those that have ended and only wait to be collected.
 int living_now(const std::string& file) {
   std::set<std::string> groups;
   std::ifstream names(file);
@@ -51,8 +51,8 @@ int living_now(const std::string& file) {
   return living;
 }
 
-// … once the system has come to those that were killed: it ends each when that would run next. Left alone they sleep
-// for much longer than this waits.
+// Returns living_now() once the system has come to those that were killed: it ends each when that would run next. Left
+// alone they sleep for much longer than this waits.
 int living_of(const std::string& file) {
   for (int i = 0; i < 3000 && living_now(file) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return living_now(file);

@@ -37,7 +37,7 @@ test cases:  4 |  3 passed | 1 failed
 assertions: 20 | 19 passed | 1 failed
 X
 exit 1)sh");
-  // With children of their own, which are deaf to being asked; so is the one that hangs.
+  // These have children of their own, which are deaf to being asked; so is the one that hangs.
   make_program(folder, "test_hang", "trap '' TERM\necho begun $BASHPID; sleep 1000 & wait; sleep 1000");
   make_program(folder, "test_crash",
                "echo begun $BASHPID; (trap '' TERM; exec sleep 1000) & echo last words; kill -SEGV $$");
@@ -58,7 +58,7 @@ exit 1)sh");
   REQUIRE(packed.code == 0);
 }
 
-// What zrt prints, writes and is asked.
+// Makes a program that prints and writes in zrt's place, and notes what it is asked.
 inline void make_zrt(const Folder& folder) {
   make_program(folder, "zrt", "asked=" + (folder / "asked") + R"sh(
 echo "$@" >>"$asked"

@@ -1,6 +1,6 @@
 // Every implemented key of the configuration does something: data/key_effects.json says for each what shows it in a run
-// of a small model, and what of it grows. A key that the table gains needs a line there. Of a key that the table says
-// to have no influence on results, the weights must stay.
+// of a small model, and what of it grows. A key that the table gains needs a line there. The weights must stay where
+// the table says that a key has no influence on results.
 #include <map>
 #include <regex>
 #include <set>
@@ -22,7 +22,7 @@ using nlohmann::json;
 
 namespace {
 
-// What a configuration leads to, by name; equal texts: no difference.
+// Says what a configuration leads to, by name; equal texts: no difference.
 using Evidence = std::map<std::string, std::string>;
 
 std::string text_of(const ProgramSet& set) {

@@ -236,7 +236,7 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   CHECK(loss.find("the weights are finite") != std::string::npos);
   CHECK(run_zrt("generate " + large.string() + tokenizer, 1)
             .find("the model's output is not a number: the weights are finite") != std::string::npos);
-  // Where all tokens are equally likely, the first is taken.
+  // The first token is taken where all are equally likely.
   fill('\0');
   run_zrt("checkpoint import " + plain.string() + " --out " + (path / "equal").string());
   const std::string greedy =

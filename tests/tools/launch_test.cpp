@@ -29,7 +29,7 @@ pid_t start(std::vector<std::string> arguments, const fs::path& log) {
   pointers.push_back(nullptr);
   const pid_t pid = fork();
   if (pid == 0) {
-    // What runs the tests may ignore them, in the background for example.
+    // The caller of the tests may ignore these signals, in the background for example.
     for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     if (std::freopen(log.c_str(), "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(126);
     execv(pointers[0], pointers.data());
@@ -121,7 +121,8 @@ TEST_CASE("a live run's folder is refused at once by every command that would wr
   kill(live, SIGSTOP);  // it holds the folder and changes nothing there
   const std::string metrics = text_of(out / "metrics.jsonl"), resolved = text_of(out / "config.resolved.json");
   const std::string holder = "in use by process " + std::to_string(live) + " on ";
-  // Before the checkpoints are looked at, which tell a fresh run to go elsewhere and another to go on.
+  // The lock is found before the checkpoints are looked at, which tell a fresh run to go elsewhere and another to go
+  // on.
   for (const std::string& command :
        {"train " + config, "train --resume auto " + config, "launch " + config, "launch --max-restarts 5 " + config}) {
     const testing::Result result = testing::run_zrt(command + " --ranks 2");

@@ -216,7 +216,7 @@ TEST_CASE("the constants of two machines hold the link between them, and a step 
   INFO(predicted.text);
   REQUIRE(predicted.code == 0);
   CHECK(count_of(predicted.text, "predicted_seconds") == 1);
-  // What was measured on one machine says nothing about a link to another.
+  // A measurement on one machine says nothing about a link to another.
   REQUIRE(run_shell(zrt + "bench calibrate --quick --ranks 1 --out " + cluster).code == 0);
   const JobResult refused =
       run_shell(mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --cluster " + cluster));
@@ -331,7 +331,7 @@ TEST_CASE("processes that disagree end with one message") {
     INFO(bad[i].command << "\n" << result.text);
     CHECK(result.code != 0);
     CHECK(result.text.find(bad[i].expected) != std::string::npos);
-    // Before MPI runs, each process can only speak for itself.
+    // Each process can only speak for itself before MPI runs.
     const bool alone = i == 1 || i == 2 || i == 4;
     CHECK((alone || count_of(result.text, "zrt: error:") == 1));
   }

@@ -119,7 +119,7 @@ TEST_CASE("text is generated from a run of several stages, which is evaluated on
   CHECK(of("generate", "staged", prompt) == of("generate", "plain", prompt));
   const json one = json::parse(of("eval", "plain", "--json"));
   CHECK(json::parse(of("eval", "staged", "--json")) == one);
-  // What was inferred for the run is inferred anew.
+  // The values that were inferred for the run are inferred anew.
   CHECK(json::parse(of("eval", "staged", "--json --set parallel.virtual_pipeline=1")) == one);
   const json alone = json::parse(of("eval", "staged", "--json --ranks 1"));
   CHECK(alone["tokens"] == one["tokens"]);

@@ -61,7 +61,7 @@ std::string first_difference(const json& value, const json& schema, const std::s
   return "";
 }
 
-// What docs/plan.md says.
+// Returns what docs/plan.md says.
 json schema() {
   json categories;
   for (const char* name : {"weights", "grads", "master", "moment1", "moment2", "gathered", "activations", "recompute",

@@ -96,7 +96,7 @@ TEST_CASE("a run with states on NVMe writes those of one layer when it delinks, 
   fs::create_directories(folder.path / "scratch");
   for (const char* how : {"copy", "rescale"}) {
     const std::string rules = std::string("--set pseudo_to_real.private=[] --set pseudo_to_real.optimizer=") + how;
-    // Where ranks hold whole weights, these would be written once more when the run ends.
+    // Whole weights, where ranks hold these, would be written once more when the run ends.
     const std::string nvme =
         rules +
         " --set zero_optimization.stage=3 --set memory.placement=nvme --set memory.nvme_path=" + folder / "scratch";

@@ -47,8 +47,8 @@ std::vector<float> read(const runtime::checkpoint::Reader& reader, const std::st
   return values;
 }
 
-// What became of the weights: norm and two weighted sums of each tensor's change, as ways_of_change() of the script. A
-// weight is rounded to fp32 by every step, which counts where rates are tiny.
+// Checks what became of the weights: norm and two weighted sums of each tensor's change, as ways_of_change() of the
+// script has them. A weight is rounded to fp32 by every step, which counts where rates are tiny.
 void check_change(const json& golden, const fs::path& start, const fs::path& end, double bound) {
   const runtime::checkpoint::Reader before(start, false), after(end, false);
   size_t tensors = 0;

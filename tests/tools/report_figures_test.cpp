@@ -1,5 +1,5 @@
-// What `zrt report`, a trace and `zrt checkpoint` show of a run, beside its files, its programs and what lies on the
-// disk.
+// Compares what `zrt report`, a trace and `zrt checkpoint` show of a run with its files, its programs and what lies on
+// the disk.
 #include <map>
 #include <set>
 #include <sstream>
@@ -92,7 +92,7 @@ void check_report(const FiguresRun& run) {
   CHECK(real(speed[4]) == Approx(summary["model_flops_per_second"].get<double>() / 1e9).epsilon(1e-3));
   CHECK(row("state_xxh3", "").at(1) == summary["state_xxh3"]);
 
-  // How long each rank computes, from the traced step.
+  // The traced step says how long each rank computes.
   std::map<int, double> busy;
   std::map<int, int> compute;
   double first = INFINITY, end = 0;

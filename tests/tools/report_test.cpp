@@ -88,7 +88,7 @@ TEST_CASE("The page of a traced run shows its curves, memory and timeline, and f
   CHECK(has(read(folder / "csv/DeepSpeedJobName/Train_Samples_train_loss.csv"), "\n24,"));
   CHECK(fs::exists(folder / "board/DeepSpeedJobName"));
 
-  // What lies under the pointer is shown, and the wheel zooms all charts of an axis.
+  // The page shows what lies under the pointer, and the wheel zooms all charts of an axis.
   std::string moved = read(file);
   moved.insert(
       moved.rfind("</body>"),

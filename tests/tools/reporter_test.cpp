@@ -45,7 +45,7 @@ TEST_CASE("The time left is that of the steps to come at the pace of the steps t
   struct Case {
     int64_t resumed, taken, steps;
   };
-  // From the beginning, and after steps that an earlier run took.
+  // Runs take steps from the beginning, and after steps that an earlier run took.
   for (const Case& c : {Case{0, 1, 5000}, Case{0, 10, 2000000}, Case{1000, 10, 20000}, Case{1000000, 2, 2000000},
                         Case{99000, 1, 100000}}) {
     const Listening listening;

@@ -47,7 +47,7 @@ struct Half {
     return result.text;
   }
   std::string train(const std::string& more) const { return must("train " + (folder / "run.json") + " " + more); }
-  // By their numbers, each of which comes once.
+  // Returns the samples by their numbers, each of which comes once.
   std::map<int64_t, json> samples() const {
     std::ifstream in(folder / "run/samples.jsonl");
     std::map<int64_t, json> found;

@@ -77,7 +77,7 @@ struct Samples {
         json samples = json::array();
         for (int64_t microbatch = 0; microbatch < shape.microbatches; ++microbatch) {
           for (int64_t row = 0; row < shape.rows; ++row) {
-            // Of every `ranks` runs of samples, rank r takes the r-th.
+            // Rank r takes the r-th of every `ranks` runs of samples.
             const int64_t number = (step - 1) * batch + (microbatch * ranks + rank) * shape.rows + row;
             const data::SampleOrigin origin = source->origin(number);
             samples.push_back({number, origin.dataset, origin.document, origin.offset});

@@ -108,7 +108,7 @@ TEST_CASE("a run whose steps are all skipped ends with an error that names step,
                                ": 10 steps in a row were skipped (run.skip_limit). The first"
                                " value that is not finite: the "));
     CHECK(has(result.text, "' of unit '"));
-    // What is saved is of steps that were taken.
+    // Checkpoints are of steps that were taken.
     const json failure = read_json(run / "run/failure.json");
     CHECK(failure["step"] == steps.size());
     CHECK(has(result.text, failure["message"]));

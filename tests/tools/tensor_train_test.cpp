@@ -45,7 +45,7 @@ double loss_of(const json& summary) {
   return summary["final_loss"].get<double>();
 }
 
-// What a command prints to standard output of a run.
+// Returns what a command prints to standard output of a run.
 std::string text_of(const Run& run, const std::string& command, const std::string& out, const std::string& more) {
   const Result result =
       run_command(std::string(ZRT_BINARY_DIR) + "/zrt " + command + " " + (run / out) + " " + more + " 2>/dev/null");
@@ -54,7 +54,7 @@ std::string text_of(const Run& run, const std::string& command, const std::strin
   return result.text;
 }
 
-// By data-parallel rank, step by step. Of `tensor` ranks that read the same the first one lists them.
+// Returns the samples by data-parallel rank, step by step. The first of `tensor` ranks that read the same lists them.
 std::vector<json> samples(const Run& run, const std::string& out, size_t tensor) {
   std::ifstream file(run.path / out / "samples.jsonl");
   std::vector<json> steps;

@@ -1,4 +1,4 @@
-// Of the driver's interface: what is taken from it by cudaGetDriverEntryPoint.
+// The part of the driver's interface that is taken from it by cudaGetDriverEntryPoint.
 #pragma once
 #include <cuda_runtime_api.h>
 

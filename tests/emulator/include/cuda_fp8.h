@@ -8,7 +8,7 @@ enum __nv_saturation_t { __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3 };
 using __nv_fp8x2_storage_t = unsigned short;
 
-// As the PTX manual has it: what is too large, infinities too, becomes 448, and NaN has no sign.
+// Rounds as the PTX manual has it: what is too large, infinities too, becomes 448, and NaN has no sign.
 inline unsigned fp8_of(float x) {
   if (std::isnan(x)) return 0x7f;
   return zrt::core::to_e4m3(std::clamp(x, -448.0f, 448.0f)).bits;
