@@ -1,4 +1,4 @@
-// What a step must communicate, in closed form.
+// Forecasts what a step must communicate, in closed form.
 #pragma once
 #include <cstdint>
 

@@ -26,7 +26,7 @@ struct Islands {
 struct Setting {
   int ranks = 1, stage = 0;    // data-parallel ranks of each stage of a pipeline
   int tensor = 1;              // ranks that share the work of blocks; the model is made for as many
-  bool rows = false;           // … and rows
+  bool rows = false;           // they share rows, too
   int expert = 1;              // data-parallel ranks that have other experts each
   runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
   runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
@@ -69,13 +69,13 @@ inline constexpr bool poisons = true;
 inline constexpr bool poisons = false;
 #endif
 
-// Whether the long form of tests is asked for.
+// True where the long form of tests is asked for.
 inline bool full_tests() {
   return std::getenv("ZRT_FULL_TESTS") != nullptr;
 }
 
-// Of a sweep that runs on the processor as well, a GPU takes every third setting: one that the host plays needs minutes
-// for all. The thread sanitizer takes every second one.
+// True for settings that a sweep leaves out because it runs on the processor as well. A GPU takes every third setting:
+// one that the host plays needs minutes for all. The thread sanitizer takes every second one.
 inline bool left_to_processor(unsigned number) {
 #ifdef __SANITIZE_THREAD__
   if (number % 2 != 0) return !full_tests();

@@ -11,7 +11,7 @@ class Pauses {
   std::chrono::milliseconds length() const { return length_; }
   double seconds() const { return std::chrono::duration<double>(length_).count(); }
 
-  // Whether `holds` is true with one of the pauses. A run goes with each, the shortest first.
+  // Returns true where `holds` is true with one of the pauses. It tries them in turn, the shortest first.
   template <class Holds>
   bool until(Holds holds) {
     for (length_ = shortest; length_ <= longest; length_ *= 2) {

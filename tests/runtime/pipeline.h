@@ -42,7 +42,7 @@ struct Pipeline {
   }
 };
 
-// As even as can be.
+// Returns ends that cut a model as evenly as can be.
 inline std::vector<size_t> even_ends(const models::Model& model, int stages) {
   return runtime::cut_blocks(std::vector<double>(model.blocks.size(), 1), static_cast<size_t>(stages));
 }

@@ -42,7 +42,7 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const Islands
 
 using Subjects = std::vector<std::unique_ptr<Subject>>;
 
-// With states, weights and activations on the host and on NVMe.
+// Subjects with states, weights and activations on the host and on NVMe.
 inline const Subjects& placed_subjects() {
   static const auto all = [] {
     Subjects made;

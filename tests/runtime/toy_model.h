@@ -82,7 +82,7 @@ class ToyBlock : public models::Block {
   double forward_flops(const Shape&, models::Parts) const override { return 0; }
 
  protected:
-  // Where the calling thread's kernels run.
+  // Runs a pass where the calling thread's kernels run.
   void run(ToyPass pass, const Call& call, int64_t vocab) const {
     ToyCall c{};
     c.type = call.shape.type, c.grad_type = call.shape.grad_type;

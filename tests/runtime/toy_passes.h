@@ -32,12 +32,12 @@ enum class ToyPass : uint8_t {
   embedding_backward,
   linear_forward,
   linear_input,    // gradient of the input
-  linear_weights,  // … and of the weights
+  linear_weights,  // gradient of the weights
   head_evaluate,
   head_backward
 };
 
-// At place(), which must be a GPU.
+// Launches a pass at place(), which must be a GPU.
 void launch_toy(ToyPass pass, const ToyCall& call);
 
 template <class P>

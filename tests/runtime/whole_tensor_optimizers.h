@@ -14,7 +14,7 @@ inline optimizer::OptimizerPtr adafactor(bool momentum) {
   return make_optimizer(params);
 }
 
-// Of hidden matrices, beside AdamW.
+// Returns Muon for hidden matrices, beside AdamW for the rest.
 inline optimizer::OptimizerPtr muon(const optimizer::MuonParams& matrices) {
   return make_split(make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f}), make_optimizer(matrices),
                     [](const models::Param& param, bool hidden) { return hidden && param.shape.size() == 2; });

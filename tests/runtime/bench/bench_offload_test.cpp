@@ -1,4 +1,4 @@
-// What `zrt bench offload` runs, and what it says of it.
+// Tests what `zrt bench offload` runs, and what it says of it.
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -23,7 +23,7 @@ std::string error(const std::string& model, const std::string& more = "") {
 }  // namespace
 
 TEST_CASE("presets of BERT have the parameters of the published models") {
-  // Of the published 109,482,240 and 335,141,888 a pooler has hidden² + hidden; the head's own come on top.
+  // A pooler has hidden² + hidden of the published 109,482,240 and 335,141,888; the head's own come on top.
   const auto without_pooler = [](int64_t published, int64_t hidden, int64_t vocab) {
     return published - hidden * (hidden + 1) + hidden * (hidden + 1) + 2 * hidden + vocab;
   };

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 const fs::path folder = fs::path(zrt::test::data_folder()) / "deepspeed";
 
-// What such files are completed with; `more` is what a launcher would give.
+// Returns the settings that complete such files; `more` is what a launcher would give.
 Settings completed(const std::vector<std::string>& more) {
   std::vector<std::string> sets{"model.preset=gpt2-tiny", "data.train=corpus", "run.steps=100"};
   sets.insert(sets.end(), more.begin(), more.end());
@@ -134,7 +134,7 @@ TEST_CASE("files of the usual shapes are accepted, with a warning for each thing
     if (config.warnings.size() != one.warnings.size()) {
       for (const std::string& warning : config.warnings) WARN(warning);
     }
-    // What a run writes down of it re-creates it.
+    // The file that a run writes of the configuration re-creates it.
     const fs::path resolved = fs::path(ZRT_BINARY_DIR) / "config_deepspeed_resolved.json";
     std::ofstream(resolved) << resolved_json(config);
     CHECK(resolved_json(load_resolved(resolved)) == resolved_json(config));
@@ -161,7 +161,7 @@ TEST_CASE("every file of the folder has its verdict") {
 }
 
 TEST_CASE("what stopped files although it changes no result stops none any more") {
-  // How often each was met in public files, and how it looks there; each beside what it needs, and nothing else.
+  // A cause: the public files that it was met in, and how it looks there, beside what it needs and nothing else.
   struct Cause {
     int files;
     const char* keys;

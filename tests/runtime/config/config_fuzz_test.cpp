@@ -88,7 +88,7 @@ std::string mutated(std::string text, uint64_t& counter) {
   return text;
 }
 
-// Whether the text loads; any error but a typed one ends the test.
+// True where the text loads; any error but a typed one ends the test, and so does a ProgramError.
 bool loads(const std::string& text, const std::vector<std::string>& sets) {
   try {
     const Config config = parse_config(text, "fuzz.json", sets, 2);

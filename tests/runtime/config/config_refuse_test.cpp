@@ -198,7 +198,7 @@ TEST_CASE("model sizes that contradict are refused") {
                           R"("rms_norm_eps": 1e-5)", R"("rope_scaling": {"rope_type": "default"})"}) {
     CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
   }
-  // Of several types all are named.
+  // The message names all types that have the key.
   CHECK(has(model_error(sizes(64, 4, 8, 9, R"("kv_heads": 2,)")),
             R"(model.type = "llama" or "qwen2" or "qwen3" or "phi3")"));
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));

@@ -152,7 +152,7 @@ TEST_CASE("whatever key is given or inferred, a run's configuration is re-create
     const Config loaded = load_resolved(file);
     CHECK(json::parse(resolved_json(loaded)) == json::parse(resolved_json(config)));
     CHECK(values_of(reconfigured(loaded, {}, 4)) == expected);
-    // What generate and eval --ranks 1 make of it.
+    // generate and eval --ranks 1 turn it into this.
     for (const Config* from : {&config, &loaded}) {
       const Config one = data_parallel(*from, 1);
       CHECK(one.mesh.world() == 1);
@@ -161,7 +161,7 @@ TEST_CASE("whatever key is given or inferred, a run's configuration is re-create
     }
   }
   std::filesystem::remove(file);
-  // Not for nothing: among them are these.
+  // These keys are among those that were inferred, so that the test was not for nothing.
   for (const char* key :
        {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.overlap_comm", "model.hidden",
         "run.log_interval", "parallel.reduce_every", "memory.nvme_path", "scheduler.params.total_num_steps",

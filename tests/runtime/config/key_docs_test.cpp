@@ -1,4 +1,4 @@
-// What the key table says of keys: it says something of each, and what it calls legal is what is accepted.
+// The key table says something of each key, and what it calls legal is what is accepted.
 #include "runtime/config/key_docs.h"
 
 #include <cmath>
@@ -60,7 +60,7 @@ json base(const Section& section, const Key& key) {
   return text;
 }
 
-// What is said about a value; "": nothing.
+// Returns what is said about a value; "" means nothing.
 std::string said(const Section& section, const Key& key, const json& value) {
   json text = base(section, key);
   json* node = &text;

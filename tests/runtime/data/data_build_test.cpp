@@ -1,4 +1,4 @@
-// From text files to datasets: inputs, documents, gzip, the validation part, counts, tokenizer.
+// Text files become datasets: inputs, documents, gzip, the validation part, counts, tokenizer.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -142,7 +142,7 @@ TEST_CASE("blank lines separate paragraphs", "[data]") {
   CHECK(paragraphs("one\ntwo\n\nthree") == Texts{"one\ntwo\n", "three"});
   CHECK(paragraphs("\n \n\t\r\none\r\n\r\n\r\ntwo\n\n\n") == Texts{"one\r\n", "two\n"});
   CHECK(paragraphs("  indented\n\nx") == Texts{"  indented\n", "x"});
-  // Paragraphs and lines that cross the chunks in which the file is read.
+  // Paragraphs and lines may cross the chunks in which the file is read.
   const std::string wide(3000000, 'w'), many = lines(400000);
   CHECK(paragraphs(wide + "\n\n" + many + "\n" + wide) == Texts{wide + "\n", many, wide});
   for (size_t shift = 0; shift < 4; ++shift) {
@@ -209,7 +209,7 @@ TEST_CASE("many documents are drawn whole for validation, each time the same", "
   std::sort(all.begin(), all.end());
   CHECK(std::unique(all.begin(), all.end()) == all.end());  // nothing in both
   CHECK(all.size() == 1000);
-  // Drawn from all over the text, not from one end.
+  // The documents are drawn from all over the text, not from one end.
   const auto early = std::count_if(validation.begin(), validation.end(),
                                    [](const std::string& t) { return std::stoi(t.substr(10)) < 500; });
   CHECK((early > 10 && early < 40));

@@ -68,7 +68,7 @@ TEST_CASE("a dataset that is cut while it is read is an error that names the fil
     const GptDataset data = open(prefix);
     const auto whole = std::filesystem::file_size(bin);
     CHECK(read_all(data).empty());
-    // Within a page, at its end, and whole.
+    // The file is cut within a page, at the end of one, and wholly.
     for (const uintmax_t size : {whole - 101, whole - 3000, uintmax_t{8192}, uintmax_t{4095}, uintmax_t{0}}) {
       std::filesystem::resize_file(bin, size);
       std::vector<std::string> messages(4);

@@ -186,7 +186,7 @@ TEST_CASE("files of mere ids become a dataset whose documents end with the end-o
   options.force = true, options.eod.reset();
   import_ids(options);
   CHECK(test::read_dataset(folder / "deep/x", 50257) == DocumentList{{1, 2, 50256, 50256, 3}, {4, 50256}});
-  // More than is read at once, of ids of four bytes.
+  // These ids of four bytes are more than is read at once.
   std::vector<uint32_t> many(200'001);
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<uint32_t>(i % 100'000);
   write_file(folder / "a.bin", bytes_of(many));

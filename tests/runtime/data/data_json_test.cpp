@@ -125,7 +125,7 @@ TEST_CASE("each line of JSON lines is a document, plain and compressed", "[data]
   Lines lines;
   lines.options.field = "body";
   CHECK(lines.of("{\"text\": \"one\", \"body\": \"two\"}") == Texts{"two"});
-  // Longer than the pieces in which a file is read, and across them.
+  // Lines may be longer than the pieces in which a file is read, and lie across them.
   lines.options.field.reset();
   const std::string wide(3'000'000, 'w');
   CHECK(lines.of("{\"text\": \"" + wide + "\"}\n{\"text\": \"x\"}\n") == Texts{wide, "x"});

@@ -71,7 +71,7 @@ struct Case {
   int64_t T;
 };
 
-// Which word each place belongs to, -1 for none, and which words are what stands between words.
+// The word that each place belongs to, -1 for none; and true for words that are what stands between words.
 struct Words {
   std::vector<int64_t> of_place;
   std::vector<bool> between;
@@ -175,7 +175,7 @@ TEST_CASE("samples of every option beside every other are those of a plain descr
             REQUIRE(sample.tokens == expected.tokens);
             REQUIRE(sample.targets == expected.targets);
             for (size_t i = 0; i < sample.tokens.size(); ++i) {
-              // What the model may rely on, whatever the numbers are.
+              // The model may rely on this, whatever the numbers are.
               if (sample.targets[i] < 0) continue;
               ++chosen, hidden += sample.tokens[i] == mask;
               CHECK((sample.targets[i] != cls && sample.targets[i] != separator && sample.targets[i] != mask));

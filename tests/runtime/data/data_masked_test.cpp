@@ -222,7 +222,7 @@ TEST_CASE("ids that text uses are refused, as are words of an unknown tokenizer"
   CHECK(contains(error_of<core::ConfigError>([&] { word_parts(masking(true), nullptr, vocabulary); }),
                  "model.whole_words is true"));
   CHECK(word_parts(masking(false), nullptr, vocabulary).size() == vocabulary);
-  // Where no tokenizer is known, the text itself shows it.
+  // The text itself shows it where no tokenizer is known.
   wrong.separator = 'w';
   const MaskedDataset data(std::make_shared<Sentences>(T - 2, some_text), T,
                            {wrong, word_parts(wrong, nullptr, vocabulary), 1});

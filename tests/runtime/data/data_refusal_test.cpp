@@ -1,4 +1,4 @@
-// What `zrt data build` refuses to make a dataset of, what it does not replace, and what a refusal leaves: nothing.
+// Tests what `zrt data build` refuses, what it does not replace, and that a refusal leaves nothing.
 #include <fmt/format.h>
 
 #include <set>
@@ -114,9 +114,9 @@ TEST_CASE("binary files are refused with what they are and where it shows", "[da
   CHECK(contains(refusals.of("a.bz2", "BZh9"s + std::string(3000, '\x93')), "it is bzip2 data"));
   CHECK(contains(refusals.of("zero.txt", filler + "\0"s + prose), "byte 5000"));
   CHECK(contains(refusals.of("zero.txt", filler + "\0"s + prose), "it is 0, which no text has"));
-  // Far behind the first pieces in which a file is read.
+  // The zero lies far behind the first pieces in which a file is read.
   CHECK(contains(refusals.of("late.txt", std::string(3'000'001, 'y') + "\0"s), "byte 3000001"));
-  // Compressed twice.
+  // This text is compressed twice.
   const std::string inner = gzip(prose), path = refusals.folder / "in/twice.txt.gz";
   write_file(path, gzip(inner));
   CHECK(contains(error_of<DataError>([&] { build_dataset(options_for(path, refusals.folder / "out/x")); }),

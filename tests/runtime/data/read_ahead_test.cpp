@@ -47,7 +47,7 @@ void check_sample(const SampleSource& source, int64_t sample) {
   }
 }
 
-// Until the thread has made so many reads of the source.
+// Waits until the thread has made so many reads of the source.
 void await(const Numbered& source, int reads) {
   while (source.reads < reads) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -18,7 +18,7 @@ inline std::string zstd(const std::string& text, int window_log = 0) {
   std::string out(ZSTD_compressBound(text.size()) + 64, '\0');
   ZSTD_inBuffer from{text.data(), text.size(), 0};
   ZSTD_outBuffer to{out.data(), out.size(), 0};
-  // In two calls: a window is cut to the text where all of it is known at once.
+  // The text is given in two calls: a window is cut to the text where all of it is known at once.
   ZSTD_inBuffer first{text.data(), text.size() / 2, 0};
   size_t left = window_log > 0 ? ZSTD_compressStream2(context, &to, &first, ZSTD_e_flush) : 0;
   from.pos = first.pos;

@@ -85,7 +85,7 @@ class Rig {
     test::settle();
     executor_->run(set_.program(phase));
   }
-  // Whether a slot holds what the run began with.
+  // True where a slot holds what the run began with.
   bool arrived(const char* buffer, uint32_t slot) {
     const std::vector<std::byte> seen = executor_->read(buffer, slot);
     return std::memcmp(seen.data(), pattern_.data(), bytes) == 0;

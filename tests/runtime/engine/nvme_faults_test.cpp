@@ -1,5 +1,5 @@
-// What happens to a run when the file that holds its states is damaged: it ends with the file's name and what is wrong,
-// before anything that was computed from it is kept, and goes on from its checkpoint to the same bits.
+// A run ends when the file that holds its states is damaged: with the file's name and what is wrong, before anything
+// that was computed from it is kept. It goes on from its checkpoint to the same bits.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ void flip(const fs::path& path) {
   ::close(file);
 }
 
-// As on a disk that the system has made read-only: the run's own descriptor takes no writes from now on.
+// Acts like a system that makes the disk read-only: the run's own descriptor takes no writes from now on.
 void make_read_only(const fs::path& path) {
   const int read_only = ::open(path.c_str(), O_RDONLY | O_DIRECT);
   REQUIRE(read_only >= 0);
@@ -138,7 +138,7 @@ TEST_CASE("A run whose NVMe file is damaged ends with its name and goes on from 
           INFO(told);
           CHECK(told.find("rank-" + std::to_string(victim) + ".zrt") != std::string::npos);
           CHECK(told.find(damage.told) != std::string::npos);
-          // What the step left is given out to nobody.
+          // Nobody is given what the step left.
           CHECK_THROWS_AS(run.hash(), core::Error);
           CHECK_THROWS_AS(run.steps(1), core::Error);
         }

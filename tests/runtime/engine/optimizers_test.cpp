@@ -29,7 +29,7 @@ OptimizerPtr adafactor(bool momentum, bool relative) {
   return make_optimizer(params);
 }
 
-// Whose updates change little where a gradient does.
+// Returns optimizers whose updates change little where a gradient does.
 std::vector<OptimizerPtr> smooth_optimizers() {
   return {
       make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f}),
@@ -40,7 +40,7 @@ std::vector<OptimizerPtr> smooth_optimizers() {
   };
 }
 
-// Whose updates are signs, which jump.
+// Returns optimizers whose updates are signs, which jump.
 std::vector<OptimizerPtr> sign_optimizers() {
   return {
       make_optimizer(optimizer::LionParams{0.9f, 0.99f, 0.1f}),

@@ -1,4 +1,4 @@
-// How long the stages of a pipeline are idle: a measurement, not a test. `test_runtime "[measures]"` prints what
+// Measures how long the stages of a pipeline are idle; it is no test. `test_runtime "[measures]"` prints what
 // docs/benchmarks/pipeline.md holds.
 #include <algorithm>
 #include <chrono>

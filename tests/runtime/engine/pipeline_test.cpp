@@ -162,7 +162,7 @@ TEST_CASE("a stage gathers its weights for each use, for runs of microbatches th
           const Outcome outcome = run_pipeline(model, s, kind, 3, chunks, chunks > 1 ? static_cast<int>(group) : 0);
           CHECK(outcome.state == plain);
           CHECK(outcome.measured == outcome.planned);
-          // Of the first stage: half of every unit comes from the other rank.
+          // These are bytes of the first stage: half of every unit comes from the other rank.
           uint64_t weights = outcome.plan.device().model_states[static_cast<size_t>(core::Category::weights)];
           const uint64_t times = longer == GatheredFor::step || (longer == GatheredFor::run && chunks == 1) ? 1
                                  : longer == GatheredFor::run ? 2 * microbatches / group

@@ -1,5 +1,5 @@
-// What the keys optimizer and parameter_groups mean, written down a second time: plain loops in fp64 over whole
-// tensors, read from the JSON and knowing nothing of units, shards, groups or members.
+// The meaning of the keys optimizer and parameter_groups, written down a second time: plain loops in fp64 over whole
+// tensors, which read the JSON and know nothing of units, shards, groups or members.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,7 +18,7 @@ struct PlainTensor {
   Values weights;
 };
 
-// What one tensor is updated by.
+// The rule that updates one tensor.
 struct PlainRule {
   std::string type;  // in lower case; of Muon's two, "muon" or "adamw"
   nlohmann::json params;
@@ -26,7 +26,7 @@ struct PlainRule {
   size_t states() const;  // values that it keeps for each element
 };
 
-// Of a configuration with "optimizer" and perhaps "parameter_groups".
+// Returns the rule of a tensor in a configuration with "optimizer" and perhaps "parameter_groups".
 PlainRule plain_rule(const nlohmann::json& config, const PlainTensor& tensor);
 
 class PlainOptimizer {

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-// What a sample adds to an element of a block's gradient: any number that is known beforehand.
+// Returns what a sample adds to an element of a block's gradient: any number that is known beforehand.
 double contribution(const std::string& block, const std::string& param, uint32_t step, uint64_t sample, int64_t i) {
   uint32_t tensor = 7;
   for (const char c : block + param) tensor = tensor * 31 + static_cast<unsigned char>(c);
@@ -113,7 +113,7 @@ std::vector<PlainTensor> tensors_of(const models::Model& model,
   return tensors;
 }
 
-// How far a tensor's way is from the plain one's, in terms of the way.
+// Returns how far a tensor is from the plain one, relative to the way that the plain one has come from the start.
 double off_way(const std::vector<float>& weights, const Values& plain, const std::vector<float>& start) {
   double difference = 0, way = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -155,7 +155,7 @@ runtime::Config read(const json& config) {
   return runtime::parsed(text);
 }
 
-// Of every kind one that differs from its defaults where that shows.
+// One optimizer of every kind, which differs from its defaults where that shows.
 const std::map<std::string, json> rests{
     {"AdamW", {{"type", "AdamW"}, {"params", {{"lr", 0.02}, {"betas", {0.8, 0.95}}, {"weight_decay", 0.4}}}}},
     {"Adam",
@@ -213,7 +213,7 @@ Setting setting(const json& config, unsigned turn) {
   return s;
 }
 
-// How far the tensor that is furthest off is from the plain one, by what updates it.
+// Returns how far the tensor that is furthest off is from the plain one, by the type of optimizer that updates it.
 std::map<std::string, double> off_ways(const json& config, const models::Model& model, const Setting& s) {
   Setting none = s;
   none.steps = 0;
@@ -258,7 +258,7 @@ void check_states(const json& config, const models::Model& model, Setting s, con
 
 TEST_CASE("groups of every optimizer beside every other step as plain loops over whole tensors do") {
   unsigned turn = 0;
-  // Of states in fewer bits: a sign that rounding turns is a whole step off.
+  // The most of each form and optimizer. A sign that rounding turns in fewer bits is a whole step off.
   std::map<std::string, double> most;
   for (const auto& [rest, rest_spec] : rests) {
     for (const auto& [member, member_spec] : rests) {

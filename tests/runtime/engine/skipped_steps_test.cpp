@@ -173,7 +173,7 @@ TEST_CASE("the loss scale of a step is what earlier steps left, on all ranks, an
   s.loss_scale = {.dynamic = true, .initial = 1024, .window = 2, .hysteresis = 1};
   const Outcome scaled = run(model, s);
   CHECK(scaled.loss_scales == std::vector<double>{1024, 1024, 1024, 2048, 2048, 4096, 4096, 8192});
-  // Powers of two: all arithmetic in fp32 is the same but for the exponent.
+  // Scales are powers of two: all arithmetic in fp32 is the same but for the exponent.
   CHECK(scaled.state == plain.state);
   CHECK(scaled.losses == plain.losses);
   CHECK(scaled.norms == plain.norms);
@@ -211,7 +211,7 @@ TEST_CASE("what survives a restart is listed by name, and a copy of it continues
                                           "beta2_power_1", "updates_2", "beta1_power_2", "beta2_power_2", "updates_3",
                                           "beta1_power_3", "beta2_power_3", "loss_scale", "loss_scale_hysteresis",
                                           "loss_scale_iteration", "loss_scale_last_overflow"});
-  // Through the text of a checkpoint. Every byte is named: nothing is left out of the list.
+  // The copy goes through the text of a checkpoint. Every byte is named: nothing is left out of the list.
   const auto copy = [](const runtime::Persistent& persistent) {
     const std::string text = runtime::control_json(persistent, members).dump();
     return runtime::parse_control(runtime::checkpoint::Json::parse(text), members, "the copy");

@@ -1,6 +1,5 @@
-// What holds of numbers, not bits, across tensor degrees: the loss and the gradients of a step, and the weights of SGD,
-// to the rounding of fp32. Other optimizers amplify that rounding where gradients are no larger, by what these tests
-// say.
+// Numbers, not bits, are equal across tensor degrees: the loss and the gradients of a step, and the weights of SGD, to
+// the rounding of fp32. Other optimizers amplify that rounding where gradients are no larger, by what these tests say.
 #include <map>
 #include <numbers>
 
@@ -66,13 +65,13 @@ Tensors gradients_of(int which, int tensor, bool rows) {
 // A tensor rounded to fp32 is this much of its norm off, in the root mean square (tests/models/rounded_path.h).
 const double fp32_rounding = 0x1p-24 * std::sqrt(2 * std::numbers::ln2 / 9);
 
-// How far gradients of two tensor degrees may lie apart, relative to their norm. A sum of K terms in fp32 rounds K
-// times; its parts have sqrt(k / K) of its size where terms have random signs, so that the errors' squares add up to K
-// / 2 of one rounding's. The products on the way through a layer and back have these K: forward hidden (queries, keys
+// Bounds how far gradients of two tensor degrees may lie apart, relative to their norm. A sum of K terms in fp32 rounds
+// K times; its parts have sqrt(k / K) of its size where terms have random signs, so that the errors' squares add up to
+// K / 2 of one rounding's. The products on the way through a layer and back have these K: forward hidden (queries, keys
 // and values), a head's width, the sequence, hidden (projection), hidden, ffn; backward hidden, ffn, hidden, a head's
 // width, the sequence, 3 hidden. Before it comes the head, of hidden and the vocabulary, behind it the rows of a
-// microbatch. Twice that for the gains and for one sample, as in rounded_path.h; and sqrt(2) for two results that both
-// err.
+// microbatch. The bound is twice that, for the gains and for one sample, as in rounded_path.h, times sqrt(2) for two
+// results that both err.
 double gradient_bound() {
   constexpr int64_t width = 4, rows = 2 * sequence;
   constexpr int64_t layer = 8 * hidden + 2 * ffn + 2 * width + 2 * sequence, outside = hidden + vocab + rows;

@@ -197,7 +197,7 @@ TEST_CASE("Muon's losses do not depend on how many ranks share a matrix", "[long
 
 namespace {
 
-// Of doubles, row by row.
+// A matrix of doubles, row by row.
 struct Matrix {
   size_t rows, columns;
   std::vector<double> values;
@@ -236,7 +236,7 @@ Matrix orthogonalised(Matrix x, const optimizer::MuonParams& params) {
   return x;
 }
 
-// What a step at a rate so large that the old weight hardly shows adds to each tensor, by rate; not at all clipped.
+// Returns what an unclipped step subtracts from each tensor, over its rate, at which the old weight hardly shows.
 std::map<std::string, std::vector<double>> step_of(const models::Model& model, Setting s) {
   s.steps = 0;
   const Outcome before = run(model, s);

@@ -12,7 +12,7 @@ namespace {
 
 using test::Visible;
 
-// What a rank has summed when its norm is that of `squares`.
+// Returns what a rank has summed when its norm is that of `squares`.
 Control summed(double loss, uint64_t tokens, double squares, uint32_t requests) {
   Control control;
   control.loss_sum = loss;

@@ -1,4 +1,4 @@
-// What an op costs by the constants of a cluster: computation, updates and transfers.
+// The constants of a cluster say what an op costs: computation, updates and transfers.
 #include <map>
 
 #include "catch.h"

@@ -66,7 +66,7 @@ TEST_CASE("a unit is updated behind the backward that follows its own, and one t
       s.bucket = 1;
       const runtime::Layout layout = make_layout(model, s);
       const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
-      // By block: the number of the last backward; by unit: of backwards in front of its update.
+      // The number of the last backward by block, and of backwards in front of its update by unit.
       std::vector<size_t> last(model.blocks.size()), before(layout.units.units.size());
       size_t backwards = 0;
       runtime::for_each_execution(compiled.set.program("step"), ~0u, [&](runtime::OpId id, uint32_t) {

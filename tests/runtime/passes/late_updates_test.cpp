@@ -103,8 +103,8 @@ TEST_CASE("a step that overflows is skipped by updates of the next one as it is 
       const Outcome outcome = run(model, s);
       s.late_updates = false;
       check_same(outcome, run(model, s));
-      CHECK(outcome.loss_scales.front() > outcome.loss_scales.back());  // so that a step was skipped …
-      CHECK(outcome.loss_scales[8] == outcome.loss_scales[9]);          // … and another one was not
+      CHECK(outcome.loss_scales.front() > outcome.loss_scales.back());  // so that a step was skipped,
+      CHECK(outcome.loss_scales[8] == outcome.loss_scales[9]);          // and another one was not
     }
   }
 }

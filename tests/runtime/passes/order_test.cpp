@@ -22,7 +22,7 @@ const auto automatic = MicrobatchOrder::automatic, by_microbatch = MicrobatchOrd
            by_layer = MicrobatchOrder::layer_major;
 constexpr auto full = Recompute::full, selective = Recompute::selective, none = Recompute::none;
 
-// What decides about bits.
+// The settings that decide about bits.
 struct Group {
   int ranks;
   uint32_t accumulation, reduce_every;
@@ -131,7 +131,7 @@ TEST_CASE("Wherever states and activations are resident, no order and no recompu
         s.overlap = n++ % 2 == 0;
         INFO(placing.name);
         check_equal(*model, s, reference);
-        // What is made again for its backward is near it.
+        // Buffers of what is made again lie near the backward that reads it.
         for (const runtime::Buffer& buffer : step_of(*model, s).set.buffers) {
           if (buffer.category == core::Category::recompute) CHECK(buffer.tier == core::Tier::device);
         }

@@ -1,4 +1,4 @@
-// What changes when and where weights and gradients travel changes no bit; two levels of summing change some.
+// Settings that change when and where weights and gradients travel change no bit; two levels of summing change some.
 
 #include "catch.h"
 #include "tests/optimizer/kind_of.h"

@@ -1,5 +1,5 @@
-// What each pass makes of two small steps, as text, against data/programs: a pass that does anything else shows there.
-// ZRT_WRITE_GOLDENS=1 writes them anew; read the difference before you commit it.
+// Compares what each pass makes of two small steps, as text, with data/programs: a pass that does anything else shows
+// there. ZRT_WRITE_GOLDENS=1 writes them anew; read the difference before you commit it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,13 +44,13 @@ std::string changed_buffers(const std::vector<runtime::Buffer>& buffers, std::ve
   return text.empty() ? text : "buffers\n" + text;
 }
 
-// What a pass has left: the programs alone, and with the buffers that it changed.
+// The text that a pass has left: of the programs alone, and with the buffers that it changed.
 struct Left {
   std::string programs, text;
   bool buffers = false;
 };
 
-// By pass.
+// Returns what each pass has left, by its name.
 std::map<std::string, Left> texts(const Setting& s, const std::vector<std::string>& phases) {
   const models::Model model = make_toy(2, 12, 17, 5, false, false);
   const runtime::Layout layout = make_layout(model, s);

@@ -64,7 +64,7 @@ uint64_t live(const Case& c, const std::string& op, Category category) {
   throw std::runtime_error("there is no op " + op);
 }
 
-// Of fp32 elements; all are multiples of 64 here, so that nothing is lost between them.
+// Bytes of fp32 elements; all are multiples of 64 here, so that nothing is lost between them.
 constexpr uint64_t rows = batch * sequence, row = rows * hidden * 4, statistic = rows * 4;
 constexpr uint64_t gpt2_statistics = (4 + heads) * statistic, llama_statistics = (2 + heads) * statistic;
 constexpr uint64_t llama_saved = llama_statistics + 5 * row + 2 * rows * ffn * 4;

@@ -60,7 +60,7 @@ void slide(Setting& s, Window window, Tier weight, Tier states, Tier update) {
   s.prefetch = window.ahead ? std::nullopt : std::optional<int64_t>(0);
 }
 
-// Of a layer's weights, that a rank has.
+// Returns the bytes of a layer's weights that a rank has.
 uint64_t block_bytes(const runtime::Layout& layout) {
   uint64_t bytes = 0;
   for (uint32_t u : layout.units.blocks[1]) {

@@ -1,4 +1,4 @@
-// How long a plan says that a delink takes follows from what it moves and from the cluster's rates.
+// The time that a plan gives for a delink follows from what it moves and from the cluster's rates.
 #include "runtime/plan/delink_time.h"
 
 #include <nlohmann/json.hpp>
@@ -68,7 +68,7 @@ TEST_CASE("A delink moves fp32 weights and states of shared layers to the disk, 
     CHECK(time.checkpoint_bytes == 3 * 4 * parameters(*lives.shared));
     CHECK(parameters(*lives.shared) < parameters(*lives.real));
     const uint64_t whole = elements(*lives.real, false), shard = elements(*lives.real, true);
-    // Of bf16 weights, and of masters and two moments; weights and masters are read once where they are cut alike.
+    // A rank has bf16 weights, masters and two moments; weights and masters are read once where they are cut alike.
     const uint64_t states = stage == 0 ? whole : shard;
     CHECK(time.loaded_bytes == 4 * (2 * states + (stage == 1 || stage == 2 ? whole + shard : states)));
     CHECK(time.placed_bytes[0] >= 12 * states + 2 * (stage == 3 ? shard : whole));

@@ -67,7 +67,7 @@ TEST_CASE("A budget shortens the lead until the plan fits") {
   CHECK(cut.gathered > none.gathered);
   CHECK(choose({budget + std::to_string(next.peak)}).gathered == next.gathered);
   CHECK(choose({budget + std::to_string(next.peak - 1)}).gathered == none.gathered);
-  // Where nothing fits, the refusal is about the shortest.
+  // The refusal is about the shortest lead where none fits.
   CHECK(choose({budget + "1"}).gathered == none.gathered);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("A cluster chooses the lead that steps fastest, within budget and limi
   const std::string cluster = "parallel.cluster=dgx-a100";
   const Chosen next = choose({}), chosen = choose({cluster});
   CHECK(chosen.seconds <= next.seconds * 1.005);
-  // Of those that are as fast the shortest.
+  // The cluster chooses the shortest of the leads that are as fast.
   for (const char* elements : {"0", "50000", "100000", "200000"}) {
     const Chosen other = choose({prefetch + elements});
     CAPTURE(elements, other.seconds, chosen.seconds, other.gathered, chosen.gathered);

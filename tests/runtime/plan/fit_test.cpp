@@ -1,4 +1,4 @@
-// What leaves the device tier when a budget asks for it.
+// Tests what leaves the device tier when a budget asks for it.
 #include "runtime/plan/fit.h"
 
 #include "catch.h"
@@ -46,7 +46,7 @@ runtime::Layout open_layout(const models::Model& model, const Setting& s) {
   return layout;
 }
 
-// Settled with next to no device memory: the least that a run needs.
+// Returns a layout settled with next to no device memory: the least that a run needs.
 runtime::Layout least(const models::Model& model, const Setting& s) {
   return fit(config_of(), open_layout(model, s), phases_of(s), limits_of(1)).layout;
 }

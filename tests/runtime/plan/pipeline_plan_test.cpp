@@ -30,7 +30,7 @@ TEST_CASE("stages of a pipeline save in the same way, and each keeps its own bud
     CHECK(p->plan.saves == (all ? "background" : "foreground"));
     for (const StagePlan& stage : p->plan.stages) CHECK(stage.compiled.set.has("save") == all);
   }
-  // What only one stage lacks room for leaves that stage alone.
+  // Only the stage that lacks room moves anything.
   std::vector<std::string> open = sets;
   const auto device = [](const Planned& p, size_t stage) {
     return p.plan.stages[stage].compiled.plan.device().peak_bytes;

@@ -183,7 +183,7 @@ TEST_CASE("exchanges of gradients take no time beside the products of weights") 
       cluster.overlap_inside = {1, 1};
       seconds[overlap] = simulate(simulated, cluster, Wanted::all, cost).front().seconds;
     }
-    // Of a layer forward, then of its two runs backward: 2 (sharing rows 4) and 2 x 3 (2 x 5), with overlap 2 x 2 (2 x
+    // A layer takes 2 (sharing rows 4) forward, then 2 x 3 (2 x 5) in its two runs backward, with overlap 2 x 2 (2 x
     // 3).
     CAPTURE(rows);
     CHECK(seconds[false] == Approx(4 * 4 * (rows ? 14 : 8)));
@@ -207,7 +207,7 @@ TEST_CASE("the gradients of a layer are reduced beside the whole backward of the
   };
   Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
   cluster.overlap_inside = {1, 1};
-  // What is left at the end: the last layer's reduction and the embedding's.
+  // Two reductions are left at the end: the last layer's and the embedding's.
   CHECK(simulate(simulated, cluster, Wanted::all, cost).front().seconds == Approx(4 * 4 + 2 * 3));
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("an interleaved stage has slots for as many microbatches as its golden
         CHECK(buffer.slots == alive);
         ++pools;
       }
-      // What the outer chunks of the model save besides has a ring of its own.
+      // A ring of its own holds what the outer chunks of the model save besides.
       CHECK(pools == 1);
       CHECK(inputs == 1);
     }

@@ -1,4 +1,4 @@
-// What a plan says of a run before it: communication, states, memory over time, limits and staging.
+// A plan says of a run before it: communication, states, memory over time, limits and staging.
 #include "runtime/plan/plan.h"
 
 #include <fmt/format.h>
@@ -225,7 +225,7 @@ TEST_CASE("what does not fit is the peak of a rank's memory with the gaps betwee
     TierPlan& tier = plan.tiers[t];
     tier.live_peak_bytes = 900, tier.peak_bytes = 1000, tier.peak_phase = "step", tier.peak_op = "forward h.1";
     CAPTURE(core::tier_names[t]);
-    // As much as is live is too little, too.
+    // A limit of as much as is live is too little, too.
     for (const uint64_t bytes : {100, 900, 999}) {
       Limits limits;
       limits.tiers[t] = Limit{bytes, "a key"};

@@ -1,4 +1,4 @@
-// What tests ask of a plan: its suggestions, the memory of a rank's device, and a cluster that has so much of it.
+// Tests ask a plan for its suggestions and the memory of a rank's device, on a cluster that has so much of it.
 #pragma once
 #include <memory>
 #include <optional>

@@ -49,7 +49,7 @@ json rank_of_stage(const json& plan, size_t stage) {
 
 namespace {
 
-// What a line says of layers holds for each of their blocks, and for no other layer.
+// Checks that what a line says of layers holds for each of their blocks, and for no other layer.
 void statement(const Layout& layout, const std::string& whose, const std::string& what, const std::string& tier) {
   const auto is_resident = [&](uint32_t u, const std::string& state) {
     const UnitTiers& tiers = layout.placement.tiers(u);
@@ -131,7 +131,7 @@ void check_shortages(PrintedLines& lines, const json& plan) {
   CHECK(any);
   if (plan["suggestions"].empty()) return lines.need("No higher stage, .*");
   lines.need("What fits, the cheapest first:");
-  // In the order of the changes as they were made, which this JSON has lost.
+  // The options stand in the order in which changes were made, which this JSON has lost.
   for (const json& suggestion : plan["suggestions"]) {
     lines.need("  (--.*)");
     const std::string options = lines.part(1);

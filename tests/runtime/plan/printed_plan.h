@@ -47,12 +47,12 @@ class PrintedLines {
   std::smatch found_;  // of one of the lines
 };
 
-// Where states of a stage live: bytes beside `rank`, an entry of the JSON, and statements beside the layout.
+// Checks where states of a stage live: bytes beside `rank`, an entry of the JSON, and statements beside the layout.
 void check_homes(PrintedLines& lines, const nlohmann::json& rank, const StagePlan& stage);
 
-// The limits that hold, or what is short and what would fit.
+// Checks the limits that hold, or what is short and what would fit.
 void check_fit(PrintedLines& lines, const nlohmann::json& plan);
-// The entry of the JSON of any rank of a stage.
+// Returns the entry of the JSON of any rank of a stage.
 nlohmann::json rank_of_stage(const nlohmann::json& plan, size_t stage);
 
 }  // namespace zrt::testing

@@ -59,7 +59,7 @@ struct Hand {
   OpId compute(uint64_t seconds, std::vector<OpId> waits = {}) {
     return add(OpKind::init, 0, seconds, Role::weight, Use::write, std::move(waits));
   }
-  // In place, of both ranks' halves.
+  // Adds a gather of both ranks' halves in place.
   OpId gather(uint64_t seconds, std::vector<OpId> waits = {}, uint8_t lane = 1) {
     return add(OpKind::gather, lane, 2 * seconds, Role::full_state, Use::update, std::move(waits));
   }
@@ -376,7 +376,7 @@ TEST_CASE("Ninety-six layers and 512 microbatches take no longer than their exec
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   INFO(run.timeline.size() << " executions in " << seconds << " s");
   CHECK(run.timeline.size() > 200'000);
-  // Of processor time, which neighbours cannot stretch far: 0.2 s here; what grows with the square takes minutes.
+  // This is processor time, which neighbours cannot stretch far: 0.2 s here; what grows with the square takes minutes.
   CHECK(seconds < (poisons ? 60 : 10));
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 struct Told {
   std::vector<int> rows;     // stages in the table
-  std::vector<int> in_full;  // … told behind it
+  std::vector<int> in_full;  // stages that are told behind it
 };
 
 Told told_in(const std::string& text) {

@@ -1,5 +1,4 @@
-// What is suggested where a run does not fit is what becomes of it: each suggestion is followed, by a plan and by a
-// run.
+// Suggestions where a run does not fit say what becomes of it: each is followed, by a plan and by a run.
 #include "runtime/plan/suggest.h"
 
 #include <fmt/format.h>
@@ -48,7 +47,7 @@ struct Case {
   Config config(const std::string& options = "") const {
     std::vector<std::string> all = sets;
     int ranks = subject.ranks;
-    // As a shell would take them apart.
+    // The options are taken apart as by a shell.
     static const std::regex option("--(ranks|set) (\\S+)");
     for (std::sregex_iterator at(options.begin(), options.end(), option), end; at != end; ++at) {
       if ((*at)[1] == "ranks") {
@@ -98,7 +97,7 @@ std::vector<Case> cases() {
       }
     }
   }
-  // On a cluster, whose devices limit too.
+  // These cases are on a cluster, whose devices limit too.
   Case timed = all.front();
   for (const double part : {0.9, 0.5}) {
     timed.sets = {"zero_optimization.stage=1", "memory.placement=device"};

@@ -1,4 +1,4 @@
-// What a plan suggests where memory is short: each change fits, states what it costs, and is as small as it can be.
+// A plan suggests changes where memory is short: each fits, states what it costs, and is as small as it can be.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST_CASE("each change is as small as it can be") {
 }
 
 TEST_CASE("where one change is not enough several are suggested together, and no budget is made up") {
-  // What the strongest of all on these ranks need, and a byte less.
+  // The strongest of all changes on these ranks, together, need this much.
   const std::vector<std::string> all{"zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
                                      "zero_optimization.overlap_comm=false"};
   const uint64_t least = device(*planned_in_place(all, 2)).peak_bytes;

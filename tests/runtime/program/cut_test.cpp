@@ -24,7 +24,7 @@ double heaviest(const std::vector<double>& weights, const std::vector<size_t>& e
   return most;
 }
 
-// Of all cuts.
+// Returns the least that the heaviest chunk weighs in any cut.
 double lightest(const std::vector<double>& weights, size_t chunks) {
   double best = 1e300;
   std::vector<size_t> ends;

@@ -88,7 +88,7 @@ size_t left_over(const Schedule& s, const std::vector<std::vector<Work>>& lists)
   return left;
 }
 
-// How many microbatches of a chunk lie between a work of one kind and one of another, at most.
+// Returns the most microbatches of a chunk that lie between a work of one kind and one of another.
 int most_between(const std::vector<Work>& list, int32_t chunk, WorkKind from, WorkKind to) {
   int alive = 0, most = 0;
   for (const Work& work : list) {

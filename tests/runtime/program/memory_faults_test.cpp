@@ -1,4 +1,4 @@
-// What happens when memory is used wrongly: writes past the end of a buffer, and lives that are planned too short.
+// Wrong uses of memory are found: writes past the end of a buffer, and lives that are planned too short.
 #include <set>
 
 #include "catch.h"
@@ -143,7 +143,7 @@ TEST_CASE("a life planned too short is rejected by the verifier, and shows in th
       const bool in_one_op = test::test_device() == core::DeviceKind::cuda &&
                              (buffer.name == "gradient of output of linear.1" || buffer.name == "output of linear.3");
       if (!in_one_op && shown[static_cast<size_t>(which)].count(buffer.name) != 0) CHECK_FALSE(seen.empty());
-      // What the verifier lets pass has not been broken.
+      // Programs that the verifier lets pass have not been broken.
       if (error.empty()) CHECK(seen == "");
     }
     CHECK(rejected > names.size() / 4);

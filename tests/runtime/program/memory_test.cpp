@@ -212,7 +212,7 @@ TEST_CASE("weights that come from the host share bytes of the device, whatever g
       for (const optimizer::Unit& unit : layout.units.units) weights += static_cast<uint64_t>(unit.elements) * 2;
       CAPTURE(ranks, stage, weights, plan.device().peak_bytes, plan.device().live_peak_bytes, plan.device().peak_op,
               plan.device().peak_phase);
-      // Of fourteen blocks' weights those of three or four are there at a time.
+      // The weights of three or four of fourteen blocks are there at a time.
       CHECK(plan.device().peak_bytes < plan.device().live_peak_bytes + weights / 4);
       CHECK(bytes_of(plan.device().categories, Category::staging) < weights / 2);
     }

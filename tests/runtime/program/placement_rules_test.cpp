@@ -109,7 +109,7 @@ TEST_CASE("a rule applies to the units of its layers, and the last one counts") 
     CHECK(tiers.state(0) == Tier::device);
     CHECK(tiers.state(1) == (layer == 0 ? Tier::device : Tier::host));
     CHECK(tiers.weight == Tier::device);
-    // Not of layer 3: its master and one of its two states are in the device tier.
+    // Layer 3 is not updated on the host: its master and one of its two states are in the device tier.
     CHECK(tiers.update == (layer == 1 || layer == 2 ? Tier::host : Tier::device));
   }
   for (const char* other : {"wte.weight", "wpe.weight", "ln_f.weight"}) {
@@ -223,7 +223,7 @@ TEST_CASE("a rule that says nothing of this run is refused") {
   CHECK(has(refusal(rule("", "\"weights\"")), "\"exp_avg\", \"exp_avg_sq\""));
   CHECK(has(refusal(rule("", "\"master\""), "bf16.enabled=false"), "with fp32 weights there is no master"));
   CHECK(has(refusal(rule("", "\"moments\""), "optimizer.type=SGD"), "names states that no unit"));
-  // What is general may be lacking beside something that is there.
+  // A general name may stand for nothing beside one that stands for something.
   CHECK(made({"bf16.enabled=false", rule("", "\"master\", \"moments\"")})->layout.placement.moves());
 }
 

@@ -113,7 +113,7 @@ TEST_CASE("cut parts expand to the same list, and one that is not repeated is of
         const std::vector<Turns> parts = cut(roll(list, together), together);
         CAPTURE(first_behind, together, turns);
         CHECK(expand(parts) == list);
-        // First, repeated and last: as many however many turns there are.
+        // The parts are the first, repeated and last: as many however many turns there are.
         CHECK(parts.size() <= (first_behind ? 6u : 3u));
         for (const Turns& part : parts) {
           for (const Work& work : part.works) {

@@ -37,7 +37,7 @@ const char* letter_of(WorkKind kind) {
   return kind == WorkKind::forward ? "F" : kind == WorkKind::backward ? "B" : "W";
 }
 
-// As the goldens are written: "F0 F1 B0", with chunks "F0.1".
+// Writes a list as the goldens are written: "F0 F1 B0", with chunks "F0.1".
 std::string text_of(const std::vector<Work>& list, bool chunks) {
   std::vector<std::string> words;
   for (const Work& work : list) {
@@ -102,7 +102,7 @@ int64_t makespan(const Schedule& s, const json& costs) {
   return end;
 }
 
-// Of each stage, how many forwards wait for their `until` at most.
+// Returns for each stage how many forwards wait for their `until` at most.
 std::vector<int> peaks(const Schedule& s, WorkKind until) {
   std::vector<int> all;
   for (const auto& list : orders(s)) {
@@ -172,7 +172,7 @@ TEST_CASE("warm-ups have the published lengths") {
     for (const json& golden : zrt::testing::schedule_goldens()[name]) {
       const Schedule s = schedule_of(golden, kind_of(name));
       INFO(name << " " << golden.dump());
-      // Where forwards run out before the first backward, the last of them is no part of a pair.
+      // The last forward is no part of a pair where forwards run out before the first backward.
       auto expected = golden["warmup_forwards"].get<std::vector<int>>();
       const auto found = warm_ups(s);
       REQUIRE(found.size() == expected.size());

@@ -153,7 +153,7 @@ TEST_CASE("Pieces of a tensor that overlap are found with about as many comparis
   for (const std::vector<int64_t>& shape : {flat, matrix, wide}) {
     int64_t elements = 1;
     for (const int64_t extent : shape) elements *= extent;
-    // As ZeRO cuts a tensor: runs that begin in mid row.
+    // These pieces are cut as ZeRO cuts a tensor: runs that begin in mid row.
     std::vector<Rectangle> pieces;
     for (int64_t i = 0; i < count; ++i) {
       for (const Rectangle& piece : cut_run(shape, elements * i / count, elements * (i + 1) / count)) {
@@ -166,7 +166,7 @@ TEST_CASE("Pieces of a tensor that overlap are found with about as many comparis
     pieces.push_back(pieces[pieces.size() / 2]);
     CHECK(any_overlap(pointers(pieces)));
   }
-  // As tensor-parallel ranks do: columns, here of as many rows.
+  // Tensor-parallel ranks cut a tensor so: columns, here of as many rows.
   std::vector<Rectangle> columns;
   for (int64_t i = 0; i < count; ++i) columns.push_back({{0, 2 * i}, {5, 2}});
   uint64_t compared = 0;

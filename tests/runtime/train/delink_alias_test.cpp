@@ -189,7 +189,7 @@ TEST_CASE("a checkpoint of layers that are still aliases resumes to the same bit
   const Reader reader(folder.path / "real/step_2", true);
   const Setting to = setting(2, 1, states_on_nvme(Tier::host));
   SavingRun again(whole(), to, folder.path / "again", false, &reader);
-  // What is saved of layers of their own is loaded as such.
+  // Layers that are saved as layers of their own are loaded as such.
   CHECK(again.session().file(0)->bytes_written() == state_bytes(again, 0, everything, false));
   again.steps(2);
   CHECK(again.hash() == real.hash());

@@ -1,4 +1,4 @@
-// What is no folder of weights that zrt reads is named for what it is.
+// Anything that is no folder of weights that zrt reads is named for what it is.
 #include <filesystem>
 #include <fstream>
 

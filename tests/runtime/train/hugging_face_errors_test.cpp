@@ -161,7 +161,7 @@ TEST_CASE("A tied matrix that files hold twice must be the same, else it is refu
 }
 
 TEST_CASE("A tied matrix that files hold twice is compared to its last row, however large it is") {
-  // More than what is read of a tensor at a time, 32,768 elements.
+  // The matrix is more than what is read of a tensor at a time, 32,768 elements.
   const Copy both("llama_tied");
   constexpr size_t rows = 5000;
   both.change_json("config.json", [&](Json& json) { json["vocab_size"] = rows; });

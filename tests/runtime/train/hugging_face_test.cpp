@@ -148,7 +148,7 @@ TEST_CASE(
     const auto get = both_sides ? log_probabilities_of : logits_of;
     const auto actual = get(config, Reader(checkpoint, true), tokens);
     double worst = 0;
-    // Where the row of the first token tells the order of runs, it names no token.
+    // The row of the first token names no token where it tells the order of runs.
     for (size_t t = json["order"].contains(name) ? 1 : 0; t < tokens.size(); ++t) {
       for (size_t v = 0; v < expected[t].size(); ++v) {
         worst = std::max(worst, std::abs(static_cast<double>(actual[t][v]) - expected[t][v]));
@@ -163,12 +163,12 @@ TEST_CASE(
       CHECK(std::abs(difference / weight - (logits[0] - logits[1])) < 1e-5);
     }
 
-    // Out again: the same bytes of every tensor, in one file or several.
+    // An export has the same bytes of every tensor, in one file or several.
     for (uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{5000}}) {
       const fs::path out = folder.path / ("export" + std::to_string(shard_bytes));
       const auto files = export_hugging_face(Reader(checkpoint, true), out, {core::DType::f32, shard_bytes});
       CHECK((files.size() > 2) == (shard_bytes == 5000));
-      // … of a config.json that has no key which zrt does not know.
+      // Its config.json has no key that zrt does not know.
       const Reader again = open_hugging_face(out, [](const std::string& text) { FAIL_CHECK(text); });
       CHECK(runtime::model_json(config_of(again)) == runtime::model_json(config));
       REQUIRE(again.weights().names() == from.weights().names());

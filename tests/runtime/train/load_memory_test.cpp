@@ -1,5 +1,5 @@
-// What loading and importing hold in the host's memory is what was planned for them, counted by every allocation that
-// operator new makes.
+// Loading and importing hold in the host's memory what was planned for them, counted by every allocation that operator
+// new makes.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>

@@ -124,7 +124,7 @@ TEST_CASE("the first weight that is not finite is named with unit, element and r
       if (p > 0) s.placement = all[p - 1].place;
       CAPTURE(stage, p == 0 ? "on the device" : all[p - 1].name, s.ranks, core::dtype_name(s.compute));
       CHECK_FALSE(Loaded(toy(), s, {}).find(LookAt::states));
-      // What is found first is first in the model, not the first that is spoiled.
+      // The value that is found is the first in the model, not the first that is spoiled.
       Loaded run(toy(), s, {{"head.weight", 3, infinity}, {"linear.1.weight", 37, nan}, {"linear.1.weight", 40, nan}});
       const auto found = run.find(LookAt::states);
       REQUIRE(found);

@@ -1,5 +1,5 @@
-// How a run wires its data: seeds, shares, special ids and limits reach the sample sources, which are made here a
-// second time with numbers written out; and what a checkpoint says of the data against what is read after it.
+// A run wires its data: seeds, shares, special ids and limits reach the sample sources, which are made here a second
+// time with numbers written out. The data that a checkpoint tells of are compared with those that are read after it.
 #include <fstream>
 #include <map>
 
@@ -159,7 +159,7 @@ TEST_CASE("no token that a run draws is special, an end of document or an id tha
     }
   }
   CHECK((ends > 100 && masks > 5000));
-  // Of 257 ids drawn at will some 900 times, each would come three or four times.
+  // Each of 257 ids drawn at will some 900 times would come three or four times.
   int all = 0;
   for (const auto& [id, count] : drawn) all += count;
   CHECK((all > 800 && drawn.size() > 200));

@@ -91,7 +91,7 @@ class SavingRun {
   }
   runtime::Session& session() { return *session_; }
   const runtime::Layout& layout() const { return pipeline_.layouts.front(); }
-  // Whether every rank's tiers hold exactly what was planned.
+  // True where every rank's tiers hold exactly what was planned.
   bool as_planned() {
     for (int r = 0; r < session_->local_count(); ++r) {
       const auto& tiers = session_->stage(r).plan.tiers;

@@ -1,4 +1,4 @@
-// Which skipped steps count for run.skip_limit, and which are worth a warning.
+// Tests which skipped steps count for run.skip_limit, and which are worth a warning.
 #include "runtime/train/skip_watch.h"
 
 #include <cmath>

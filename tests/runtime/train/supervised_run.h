@@ -65,7 +65,7 @@ struct Run {
   void await_events(const std::vector<std::string>& wanted) const {
     REQUIRE(await_that([&] { return events() == wanted; }));
   }
-  // Until SIGSTOP has taken effect: the script writes its step before.
+  // Waits until SIGSTOP has taken effect: the script writes its step before.
   void await_stopped() const {
     const std::string file = "/proc/" + lines("pids").at(0) + "/stat";
     REQUIRE(await_that([&] {

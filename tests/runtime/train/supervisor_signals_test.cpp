@@ -28,7 +28,7 @@ pid_t supervise_in_child(const Run& run, bool under_nohup = false) {
   const pid_t pid = fork();
   REQUIRE(pid >= 0);
   if (pid > 0) return pid;
-  // What runs the tests may ignore them, in the background for example, and a shell then cannot trap them.
+  // The process that runs the tests may ignore them, in the background for example, and a shell then cannot trap them.
   for (const int ignored : {SIGINT, SIGHUP}) signal(ignored, SIG_DFL);
   if (under_nohup) signal(SIGHUP, SIG_IGN);
   _exit(supervise(run.options).exit_code);

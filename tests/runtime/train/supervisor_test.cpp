@@ -129,7 +129,7 @@ TEST_CASE("a run that fails twice in the same way at the same step is not starte
 
 TEST_CASE("failures at different steps, and one that an earlier start left, are no repetition") {
   const Run run("differs", {"step:1 fail:2 exit:1", "step:2 fail:3 exit:1", "step:3 exit:1", "step:4 exit:0"});
-  // Of a supervision that is over.
+  // The file is of a supervision that is over.
   std::ofstream(run.path / "failure.json") << R"({"step": 2, "kind": "skipped steps", "message": "old"})";
   const LaunchResult result = supervise(run.options);
   CHECK(result.exit_code == 0);

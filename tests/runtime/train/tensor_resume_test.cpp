@@ -20,7 +20,7 @@ struct Mesh {
   int tensor, stages, data, zero;
   bool rows = false;  // are shared, too
 };
-// As threads of one process; the last three hold states elsewhere or have uneven parts.
+// The ranks of each mesh are threads of one process.
 constexpr Mesh meshes[] = {{1, 1, 1, 0}, {2, 1, 1, 1},       {3, 1, 1, 3, true}, {4, 1, 1, 2},
                            {1, 1, 3, 3}, {1, 2, 1, 1},       {2, 1, 2, 3},       {2, 2, 1, 0, true},
                            {3, 2, 1, 1}, {2, 1, 3, 2, true}, {4, 1, 2, 1},       {2, 2, 2, 3, true}};

@@ -229,7 +229,7 @@ TEST_CASE("A run that is stopped early leaves the steps traced so far") {
     CHECK(trace.after_step(step, step == 3).empty());
   }
   CHECK(steps_of(events_of(folder.path / "trace.json")) == std::set<int64_t>{2, 3});
-  // Nothing more after that.
+  // Later steps are not traced.
   trace.before_step(4);
   running.step(3);
   CHECK(running.session.executor(0).trace().empty());

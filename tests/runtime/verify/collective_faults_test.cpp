@@ -18,7 +18,7 @@ using runtime::ProgramSet;
 
 namespace {
 
-// What verify_collectives says of ranks with the given sets.
+// Returns what verify_collectives says of ranks with the given sets.
 std::string verdict(const std::vector<const ProgramSet*>& ranks) {
   try {
     runtime::verify_collectives(ranks);
@@ -71,7 +71,7 @@ void check_each(const char* what, const std::function<bool(ProgramSet& set, Prog
   CHECK(tried > 100);
 }
 
-// Whether two collectives exchange the same, as the reductions of a unit in two windows behind the first may.
+// True where two collectives exchange the same, as the reductions of a unit in two windows behind the first may.
 bool alike(const Op& a, const Op& b) {
   return a.kind == b.kind && a.units == b.units && a.accumulate == b.accumulate && a.name == b.name &&
          std::equal(a.accesses.begin(), a.accesses.end(), b.accesses.begin(), b.accesses.end(),

@@ -9,7 +9,7 @@
 
 namespace zrt::testing {
 
-// What a fault changes: a rank's programs, and what they are checked against.
+// A fault changes these: a rank's programs, and what they are checked against.
 struct Broken {
   runtime::ProgramSet set;
   const runtime::Layout* layout = nullptr;
@@ -29,7 +29,7 @@ std::vector<FaultKind> memory_faults();   // of lanes, waits, buffers and slots
 std::vector<FaultKind> copy_faults();     // of copies between tiers
 std::vector<FaultKind> meaning_faults();  // of weights, gradients, microbatches and the order of a step
 
-// How many names of ops of the set stand in quotes in the first line of a message, each as often as it does.
+// Counts the names of ops of the set that stand in quotes in the first line of a message, each as often as it does.
 size_t ops_named(const runtime::ProgramSet& set, const std::string& message);
 
 }  // namespace zrt::testing

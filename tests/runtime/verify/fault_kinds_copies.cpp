@@ -24,7 +24,7 @@ std::function<bool(Broken&, size_t)> drop(OpKind kind) {
     Program& program = program_of(broken.set, "step");
     for (OpId id = 0; id < program.ops.size(); ++id) {
       if (program.ops[id].kind != kind || n-- > 0) continue;
-      // What waited for it waits for what it waited for, so that nothing but the copy is missing.
+      // Ops that waited for it wait for what it waited for, so that nothing but the copy is missing.
       const auto before = program.ops[id].waits;
       for (Op& op : program.ops) {
         if (std::find(op.waits.begin(), op.waits.end(), id) == op.waits.end()) continue;

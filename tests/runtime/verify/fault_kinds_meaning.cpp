@@ -43,8 +43,8 @@ std::function<bool(Broken&, size_t)> change(Test suits, std::function<void(Broke
   };
 }
 
-// What a gather brings together may be there already, from one before it or because it has never been apart; or
-// another gather follows before anybody reads it.
+// True for a gather that nothing depends on: what it brings together is there already, from one before it or because it
+// has never been apart; or another gather follows before anybody reads it.
 bool repeats(const Broken& broken, const Op& gather) {
   if (gather.kind != OpKind::gather && gather.kind != OpKind::gather_grad) return false;
   const BufferId buffer = gather.accesses.back().buffer;
@@ -81,7 +81,7 @@ FaultKind doubled(const char* name, OpKind kind, bool everywhere = true) {
   return {name, everywhere, change(is(kind), [](Broken&, Program& p, OpId id) { insert_op(p, id, p.ops[id]); })};
 }
 
-// Of a few subjects.
+// A fault that only a few subjects have.
 FaultKind rare(FaultKind kind) {
   kind.least = 4;
   return kind;
@@ -99,7 +99,7 @@ std::function<bool(Broken&, size_t)> misplaced(OpKind kind, OpKind other) {
   };
 }
 
-// What an access names: for weights and gradients a unit, else a buffer.
+// Returns what an access names: for weights and gradients a unit, else a buffer.
 uint32_t meant(const Op& op, const Access& access) {
   if (access.role != Role::weight && access.role != Role::grad) return access.buffer;
   size_t nth = 0;

@@ -21,7 +21,7 @@ Program& step_of(Broken& broken) {
   return program_of(broken.set, "step");
 }
 
-// Whether the executions of two ops that touch the same slot, one of them writing, are all ordered.
+// True where the executions of two ops that touch the same slot, one of them writing, are all ordered.
 bool ordered(const runtime::ProgramSet& set, const Program& program, OpId a, OpId b) {
   const auto timeline = runtime::make_timeline(set, program);
   for (size_t i = 0; i < timeline.size(); ++i) {
@@ -202,7 +202,7 @@ bool leave_slots(Broken& broken, size_t n) {
   return false;
 }
 
-// An op in front of its neighbour, which writes what it reads.
+// Moves an op in front of its neighbour, which writes what it reads.
 bool swap_with_writer(Broken& broken, size_t n) {
   Program& program = step_of(broken);
   for (const runtime::Segment& segment : program.segments) {

@@ -33,7 +33,7 @@ Outcome trained(const Subject& subject, const runtime::ProgramSet& set) {
   return run_compiled(std::move(compiled), s);
 }
 
-// Of copies some are made for nothing: what lies there already is as new. The bits say whether that is so.
+// Some copies are made for nothing: what lies there already is as new. The bits say whether that is so.
 void check_harmless(const Subject& subject, const runtime::ProgramSet& broken) {
   static std::map<const Subject*, Outcome> whole;
   if (!whole.count(&subject)) whole[&subject] = trained(subject, subject.set);
@@ -43,7 +43,7 @@ void check_harmless(const Subject& subject, const runtime::ProgramSet& broken) {
   CHECK(outcome.norms == whole[&subject].norms);
 }
 
-// Tries every `stride`th site of a subject; how many there were.
+// Tries every `stride`th site of a subject; returns how many it tried.
 size_t check_sites(const FaultKind& kind, const Subject& subject, size_t stride) {
   size_t sites = 0;
   for (size_t n = 0;; n += stride, ++sites) {
@@ -63,11 +63,11 @@ size_t check_sites(const FaultKind& kind, const Subject& subject, size_t stride)
 void check_kind(const FaultKind& kind, const Subjects& subjects) {
   size_t tried = 0;
   for (const auto& subject : subjects) {
-    // Where there are few sites all are tried.
+    // All sites are tried where there are few.
     size_t sites = full_tests() ? 0 : check_sites(kind, *subject, 13);
     if (sites < 4) sites = check_sites(kind, *subject, 1);
     INFO(kind.name << ", " << subject->name);
-    // Where updates come at another time, norms and updates stand in other segments than the decision.
+    // Norms and updates stand in other segments than the decision where updates come at another time.
     if (kind.everywhere && subject->layout.update_when == runtime::UpdateWhen::after_norm) CHECK(sites > 0);
     tried += sites;
   }

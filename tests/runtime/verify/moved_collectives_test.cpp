@@ -168,8 +168,8 @@ bool same_ranks(const Group& a, const Group& b) {
   return a.ranks.size == b.ranks.size && a.ranks.stride == b.ranks.stride && a.ranks.first == b.ranks.first;
 }
 
-// What a message says about the place of a fault of an op: its operand, by the name of a buffer or unit, the group that
-// it goes among, and an op beside it.
+// True for each thing that a message says about the place of a fault of an op: its operand, by the name of a buffer or
+// unit, the group that it goes among, and an op beside it.
 struct Said {
   bool operand = false, axis = false, neighbour = false;
 };
@@ -218,13 +218,13 @@ OpId first_reader(const Program& program, OpId id) {
   return id;
 }
 
-// A copy of a gather behind its first reader, in order with all other lanes.
+// Puts a copy of a gather behind its first reader, in order with all other lanes.
 void gather_again(Program& program, OpId id) {
   const OpId reader = first_reader(program, id);
   Op again = program.ops[id];
   again.waits.push_back(reader);
-  insert_op(program, reader, std::move(again));  // in front of the reader, which is one further now …
-  swap_ops(program, reader, reader + 1);         // … and then behind it
+  insert_op(program, reader, std::move(again));  // in front of the reader, which is one further now,
+  swap_ops(program, reader, reader + 1);         // and then behind it
   std::erase(program.ops[reader + 1].waits, reader + 1);
   program.ops[reader + 1].waits.push_back(reader);
   for (OpId other = 0; other < program.ops.size(); ++other) {

@@ -55,7 +55,7 @@ inline void swap_ops(runtime::Program& program, runtime::OpId a, runtime::OpId b
   }
 }
 
-// A copy of `op` in front of the op at `position`; waits still mean the same ops.
+// Inserts a copy of `op` in front of the op at `position`; waits still mean the same ops.
 inline void insert_op(runtime::Program& program, runtime::OpId position, runtime::Op op) {
   runtime::Segment& segment = segment_of(program, position);
   for (runtime::Segment& other : program.segments) other.first += other.first > position;

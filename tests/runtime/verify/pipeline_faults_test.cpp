@@ -55,7 +55,7 @@ struct Subject {
   Op& op(size_t stage, OpKind kind, std::optional<Role> role = {}, size_t n = 0) {
     return step(stage).ops[find(stage, kind, role, n)];
   }
-  // Of a block in the middle stage: the half of a backward of a microbatch.
+  // Returns the half of a microbatch's backward of a block in the middle stage.
   OpId half(Half half, uint32_t microbatch) {
     const Program& program = step(1);
     for (OpId id = 0; id < program.ops.size(); ++id) {
@@ -66,14 +66,14 @@ struct Subject {
     FAIL("there is no such half");
     return 0;
   }
-  // Nothing waits for an op that goes elsewhere, nor does it.
+  // Moves an op elsewhere: nothing waits for it any more, and it waits for nothing.
   void move(OpId from, OpId to) {
     Op op = step(1).ops[from];
     op.waits.clear();
     remove(1, from);
     insert(1, to, op);
   }
-  // Out of its segment; what waited for it waits no more.
+  // Takes an op out of its segment; what waited for it waits no more.
   void remove(size_t stage, OpId gone) {
     Program& program = step(stage);
     program.ops.erase(program.ops.begin() + gone);
@@ -316,7 +316,7 @@ std::vector<Fault> faults() {
   };
 }
 
-// How often a message names an op: twice where two have one name.
+// Counts how often a message names an op: twice where two have one name.
 size_t named(const Subject& subject, const std::string& message) {
   std::set<std::string> names;
   for (const ProgramSet& set : subject.sets) {

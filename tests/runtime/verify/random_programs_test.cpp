@@ -52,7 +52,7 @@ models::Model draw_model(Draw& draw) {
                   !tied && layers > 2 && draw.one_in(4));
 }
 
-// Whether middle blocks share a weight: such windows cannot be microbatch-major.
+// True where middle blocks share a weight: such windows cannot be microbatch-major.
 bool shares_inside(const models::Model& model) {
   return model.layers > 2 && model.blocks[1]->params()[0].name == model.blocks[3]->params()[0].name;
 }

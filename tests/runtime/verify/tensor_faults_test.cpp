@@ -51,7 +51,7 @@ struct Subject {
     }
     return ids;
   }
-  // What the verifier says of the program that `breaks` has broken.
+  // Returns what the verifier says of the program that `breaks` has broken.
   std::string verdict(std::string_view phase, const std::function<void(Program&)>& breaks) const {
     ProgramSet set = compiled.set;
     breaks(program_of(set, phase));
@@ -86,8 +86,8 @@ TEST_CASE("programs of ranks that share blocks are accepted, and exchange as oft
   for (const auto& [how, rows] : subjects) {
     const Subject subject(how, rows);
     CHECK(subject.verdict("step", [](Program&) {}).empty());
-    // Of two layers; the embedding has one, the head two. Sharing rows, both have one more: the embedding's in
-    // backward, and what the head brings together to read it again.
+    // Two layers have these exchanges each; the embedding has one, the head two. Sharing rows, both have one more: the
+    // embedding's in backward, and what the head brings together to read it again.
     const size_t layer = (rows ? 10u : 4u) + (how == Recompute::full ? 1 : 0), ends = rows ? 5 : 3;
     size_t exchanges = 0;
     const Program& step = subject.compiled.set.program("step");
@@ -141,8 +141,8 @@ TEST_CASE("outputs of norms that nobody makes again for backward, or that are of
           "step", [&](Program& p) { ++p.ops[id].parts.end; }, "'", 1);
       ++again;
     }
-    // Of two microbatches both norms of two layers and the head's; the rerun of a selection makes the second norm, and
-    // what follows it.
+    // Each of two microbatches makes both norms of two layers and the head's again; the rerun of a selection makes the
+    // second norm, and what follows it.
     CHECK(again == 2 * (how == Recompute::none ? 5 : 7));
   }
 }

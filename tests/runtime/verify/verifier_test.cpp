@@ -68,7 +68,7 @@ TEST_CASE("an op whose reduction, backward or batch is missing is rejected") {
     while (f.step().ops[id].kind != runtime::OpKind::load_batch) ++id;
     drop_op(f.step(), id);
     f.rejects({"'backward head' (turn 0)", "'targets'", "another buffer took its bytes", "'gather linear.1.bias"});
-    // Where its bytes are still there, they are of another microbatch.
+    // Its bytes are of another microbatch where they are still there.
     const uint64_t behind = f.set.bytes(core::Tier::device) + 2 * core::red_zone_bytes;
     f.buffer("tokens").offset = behind;
     f.buffer("targets").offset = behind + f.buffer("tokens").stride();
@@ -225,7 +225,7 @@ TEST_CASE("a program of many layers and microbatches stays small") {
   }
   CHECK(many.set.program("step").ops.size() == ops);
   CHECK(compile(3, 512, 1).set.buffers.size() == many.set.buffers.size());
-  // Where gradients stay whole, the microbatches of one window repeat too.
+  // The microbatches of one window repeat too where gradients stay whole.
   CHECK(compile(0, 512, 512).set.program("step").ops.size() == compile(0, 8, 8).set.program("step").ops.size());
 }
 
