@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tools/lint.sh [--all | REV]: the layout of all files, shellcheck on all scripts, the texts of planted faults, and
-# clang-tidy, with the checks of .clang-tidy, on at most eight of the sources changed since REV (ten commits ago) or not
-# yet committed, those changed last first. With --all clang-tidy looks at every source, which takes an hour.
+# tools/lint.sh [--all | REV]: the layout of all files, shellcheck on all scripts, the texts of planted faults, how
+# comments begin (check_comments.py), and clang-tidy, with the checks of .clang-tidy, on at most eight of the sources
+# changed since REV (ten commits ago) or not yet committed, those changed last first. With --all clang-tidy looks at every
+# source, which takes an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +17,8 @@ shellcheck --severity=warning "${scripts[@]}"
 echo "${#scripts[@]} scripts checked"
 # A fault whose text is gone would end the planted faults' part of the checks, half an hour later.
 python3 -c 'import sys; sys.path.insert(0, "tools"); import mutate; print(len(mutate.read_mutants()), "planted faults have their texts")'
+
+python3 tools/check_comments.py --most 20
 
 # Warnings are clang's own, of which the compiler of this build knows others. Sources that are compiled only for other
 # targets, as with CUDA, have no command.
