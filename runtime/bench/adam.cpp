@@ -12,7 +12,7 @@
 namespace zrt::runtime {
 namespace {
 
-// Where a rank's numbers lie in its arena: the fp32 weights, moments, gradient, copy of the weights.
+// The places of a rank's numbers in its arena: the fp32 weights, moments, gradient, copy of the weights.
 struct Places {
   uint64_t first, second, grad, weight, end;
   explicit Places(const AdamBenchSetting& s) {
@@ -55,7 +55,7 @@ AdamBench bench_adam(const AdamBenchSetting& s, const Progress& progress) {
     part.states = states;
     optimizer->update(decision, part);
   };
-  // Over as much of the arena as three arrays of one length can have.
+  // The triad runs over as much of the arena as three arrays of one length can have.
   const int64_t third = static_cast<int64_t>(places.end / 12) / 16 * 16;
   const TriadKernel run_triad = triad_kernel();
   auto triad = [&](int rank) {

@@ -44,7 +44,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
 std::function<void(int rank, uint32_t microbatch, const data::SampleRows& to)> random_batches(Layout layout,
                                                                                               const uint32_t& step);
 
-// What AdamW steps on a rank's arena, one thread each.
+// AdamW steps this on each rank's arena, with one thread a rank.
 struct AdamBenchSetting {
   int64_t parameters = 0;  // of a rank, a multiple of 64
   bool bf16 = false;       // gradients of bf16, and a copy of the new weights in bf16

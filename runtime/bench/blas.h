@@ -8,12 +8,12 @@ namespace zrt::runtime {
 
 class Blas {
  public:
-  // Null where the machine has neither. Held to the level of instruction sets of the process. Not thread safe the first
-  // time.
+  // Returns null where the machine has neither. The library is held to the level of instruction sets of the process.
+  // The first call is not thread safe.
   static const Blas* at_hand();
 
   const std::string& name() const { return name_; }  // with version and the processor it has kernels for
-  // Whether it has the product: fp32 throughout, nothing added.
+  // Says whether it has the product: fp32 throughout, nothing added.
   static bool has(const models::GemmSpec& spec);
   void run(const models::GemmSpec& spec, const void* a, const void* b, void* c) const;
   void set_threads(int count) const;  // of the calling thread's products

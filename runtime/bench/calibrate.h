@@ -11,7 +11,7 @@
 
 namespace zrt::runtime {
 
-// How much a calibration measures. The quick one shows that all works; its figures are of no use.
+// Says how much a calibration measures. The quick one shows that all works; its figures are of no use.
 struct Effort {
   int sweeps = 3;  // over all sizes: what disturbs the machine for a while disturbs one value of each
   int64_t largest_width = 1024, longest_sequence = 2048;
@@ -92,10 +92,11 @@ struct MeasuredLanes {
 };
 MeasuredLanes measure_lanes(Rig& rig);
 
-// Speeds of a product and of `other`, which runs on `threads` threads of its own, while both run, of those alone.
+// Measures the speeds of a product and of `other`, which runs on `threads` threads of its own, while both run, as
+// shares of those alone.
 Overlap measure_overlap(Rig& rig, const std::function<void(int rank)>& other, Rig::Way way, int threads);
 
-// What lies behind device memory.
+// Figures of the tiers behind device memory.
 struct MeasuredTiers {
   Link disk;  // of a host; writes
   double disk_read_bytes_per_second = 0;

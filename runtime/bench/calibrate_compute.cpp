@@ -1,5 +1,5 @@
-// What blocks are made of: matrix products by size, causal attention by length, and the passes over activations between
-// them.
+// Measures what blocks are made of: matrix products by size, causal attention by length, and the passes over
+// activations between them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -124,7 +124,7 @@ double pass_rate(Rig& rig, DType type) {
     models::bias_gradient(type, wide, rows, 4 * C, 4 * C, grad, work);
     models::bias_gradient(type, activated, rows, 3 * C, 3 * C, grad, work);
   });
-  // As block_cost() counts them: what enters and leaves the four products and the block, three times.
+  // Bytes are counted as block_cost() does: what enters and leaves the four products and the block, three times.
   return 3 * 18 * static_cast<double>(row) / seconds;
 }
 

@@ -1,5 +1,5 @@
-// What is not arithmetic: memory, the links between ranks, what starting an op costs, and how much a collective and a
-// computation slow each other down.
+// Measures what is not arithmetic: memory, the links between ranks, what starting an op costs, and how much a
+// collective and a computation slow each other down.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

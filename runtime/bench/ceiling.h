@@ -1,4 +1,4 @@
-// What this machine multiplies at, beside which benchmarks put what training reaches. All ranks run at once.
+// Measures how fast this machine multiplies; benchmarks put what training reaches beside that. All ranks run at once.
 #pragma once
 #include <array>
 #include <functional>
@@ -71,7 +71,7 @@ double fma_peak(int ranks, int threads_per_rank);
 
 // Random elements of about 1 for memory of a GPU: constant operands draw less power and run faster.
 void fill_random(std::byte* to, uint64_t bytes, core::DType type);
-// Of a GPU: the FLOP/s of one large product of bf16 matrices with random elements.
+// Returns the FLOP/s of a GPU in one large product of bf16 matrices with random elements.
 double matrix_rate(int rounds);
 
 }  // namespace zrt::runtime

@@ -10,7 +10,7 @@ namespace {
 constexpr int fma_lanes = ZRT_FMA_JOIN(fma_lanes_, ZRT_ISA);
 using FmaVector = float __attribute__((vector_size(fma_lanes * 4)));
 
-// More sums than a fused multiply-add's latency times those that start in a cycle.
+// Keeps more sums than a fused multiply-add's latency times those that start in a cycle.
 void multiply_add(int64_t steps, float* result) {
   constexpr int sums = 12;
   FmaVector sum[sums];

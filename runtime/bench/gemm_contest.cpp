@@ -32,8 +32,8 @@ class Contest {
                                      : entries_.front().gemms[contender] != nullptr;
   }
 
-  // Of one call, on average over the ranks: what slows one of them down must not count for both, as it would not in a
-  // step, where they seldom wait for each other.
+  // Returns the seconds of one call, on average over the ranks: what slows one of them down must not count for both, as
+  // it would not in a step, where they seldom wait for each other.
   double seconds(Contender contender, int calls) {
     std::vector<double> seconds(entries_.size());
     time_ranks(ranks_, threads_, [&](int rank) {

@@ -11,7 +11,7 @@
 namespace zrt::runtime {
 namespace {
 
-// Removed also when fio fails half-way.
+// The file is removed also when fio fails half-way.
 struct FioFile {
   std::filesystem::path path;
   ~FioFile() {

@@ -34,7 +34,8 @@ struct IoBench {
 // DataError when fio is asked for and cannot be run.
 IoBench bench_io(const IoBenchOptions& options, const Progress& progress);
 
-// What fio measures: sequential, direct, by io_uring, with registered buffers if `pinned`. Leaves `file` behind.
+// Returns what fio measures: sequential, direct, by io_uring, with registered buffers if `pinned`. Leaves `file`
+// behind.
 double fio_bytes_per_second(const IoBenchOptions& options, const std::filesystem::path& file, bool writes, bool pinned);
 
 }  // namespace zrt::runtime

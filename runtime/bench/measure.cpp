@@ -77,7 +77,7 @@ std::function<void(int, uint32_t, const data::SampleRows&)> random_batches(Layou
     const models::Model& model = *layout.model;
     const int64_t T = layout.sequence, predicted = model.targets(T);
     if (!model.masking) return;
-    // As many of a sample as the loss is divided by, evenly spread.
+    // A sample keeps as many targets as the loss is divided by, evenly spread.
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t place = row % T;
       if (place * predicted / T == (place + 1) * predicted / T) to.targets[row] = -1;

@@ -1,5 +1,5 @@
-// What a budget for the device tier costs: steps of one configuration at a row of budgets, with the placement that zrt
-// settles for each, and with placements that take no budget into account, where they fit.
+// Measures what a budget for the device tier costs: steps of one configuration at a row of budgets, with the placement
+// that zrt settles for each, and with placements that take no budget into account, where they fit.
 #pragma once
 #include <cstdint>
 #include <optional>

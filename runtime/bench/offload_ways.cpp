@@ -54,7 +54,7 @@ OffloadRun describe(const OffloadWay& way) {
   const Compiled& first = way.stages.front();
   const TierBytes peaks = peak_bytes(way.stages);
   run.device_bytes = peaks[0], run.host_bytes = peaks[1], run.nvme_bytes = peaks[2];
-  // Of the stage that moves most.
+  // The bytes moved are those of the stage that moves most.
   for (const Compiled& stage : way.stages) {
     const Moved moved = forecast_moved(stage.set, stage.set.program("step"));
     if (moved.to_device + moved.to_host >= run.moved.to_device + run.moved.to_host) run.moved = moved;

@@ -18,7 +18,7 @@ OffloadWay compile_way(const Config& config, const models::Model& model, const s
 // All of OffloadRun that is not measured.
 OffloadRun describe(const OffloadWay& way);
 
-// What the automatic placement needs of the device at least, with these overrides.
+// Returns what the automatic placement needs of the device at least, with these overrides.
 uint64_t least_device_bytes(const Config& config, const models::Model& model, std::vector<std::string> sets);
 
 }  // namespace zrt::runtime

@@ -84,7 +84,7 @@ class OverlapMeasurement {
     return slowest;
   }
 
-  // Where the compute lane of the first local rank stood still in the last step.
+  // Finds where the compute lane of the first local rank stood still in the last step.
   std::vector<OverlapGap> gaps() {
     const ProgramSet& set = session_->stage(0).set;
     const Program& program = set.program("step");
@@ -121,7 +121,8 @@ class OverlapMeasurement {
   uint64_t rank_bytes() const { return session_->stage(0).plan.device().peak_bytes; }
 
  private:
-  // What is left out leaves its results as they were: zeros cannot grow beyond all measure, as other contents would.
+  // Ops that are left out leave their results as they were: zeros cannot grow beyond all measure, as other contents
+  // would.
   void clear_transients() {
     session_->on_all_ranks([&](size_t r) {
       for (const Buffer& buffer : session_->stage(static_cast<int>(r)).set.buffers) {

@@ -1,4 +1,4 @@
-// What communication costs a stage-3 step, measured against its parts: the communication alone, the computation alone,
+// Measures what communication costs a stage-3 step against its parts: the communication alone, the computation alone,
 // and the computation alone beside the same traffic between idle processes, because a busy link costs processor time
 // whoever uses it. All take turns in one run.
 #pragma once
@@ -36,9 +36,8 @@ struct OverlapBench {
   uint64_t rank_bytes = 0;              // of the device arena, with overlap
 };
 
-// `config` is of stage 3. `traffic` is the pace file of `zrt bench traffic`, which runs meanwhile and is
-// stopped at the end. Collective over
-// processes; the first round is not counted.
+// `config` is of stage 3. `traffic` is the pace file of `zrt bench traffic`, which runs meanwhile and is stopped at the
+// end. Collective over processes; the first round is not counted.
 OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int rounds,
                            const std::optional<std::filesystem::path>& traffic, const Progress& progress);
 

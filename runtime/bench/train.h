@@ -16,17 +16,17 @@ struct TrainBenchStage {
   Spread of_first;  // step time of the first stage ÷ this one's, round by round
   // Model FLOP/s ÷ the ceilings that were measured before and after the round.
   Spread of_ceiling, of_fp32_ceiling, of_matrix_rate;
-  // Of rank 0: bytes of each tier, and what a step loses and moves.
+  // Figures of rank 0: bytes of each tier, and what a step loses and moves.
   std::array<uint64_t, core::tier_count> planned_bytes{}, measured_bytes{};
   double exposed_comm_seconds = 0, exposed_io_seconds = 0;  // medians
   Moved moved;
-  // Of the copies between host and device in one more step: bytes ÷ seconds in which a copy ran; 0 without any.
+  // Rates of the copies between host and device in one more step: bytes ÷ seconds in which a copy ran; 0 without any.
   double to_device_bytes_per_second = 0, to_host_bytes_per_second = 0;
 };
 struct TrainBench {
   std::vector<TrainBenchStage> stages;
   GemmCeiling ceiling;  // measured in turn with the rounds
-  // Of a CPU: fused multiply-adds in registers; the ceiling of the same products in fp32.
+  // Ceilings of a CPU: fused multiply-adds in registers, and the same products in fp32.
   Spread fma_peak;
   GemmCeiling fp32_ceiling;
   Spread matrix_rate;  // of a GPU; 0 on a CPU

@@ -1,4 +1,4 @@
-// Which of the library's algorithms runs each product of a model fastest on the GPU at hand.
+// Finds which of the library's algorithms runs each product of a model fastest on the GPU at hand.
 #pragma once
 #include <string>
 #include <vector>

@@ -29,7 +29,7 @@ int implied_ranks(const Values& values, int tensor, int stages) {
   return static_cast<int>(std::min<int64_t>(data_ranks * tensor * stages, core::Mesh::max_ranks + 1));
 }
 
-// Where the keys of the triple are given, or left out as "auto".
+// Says where the keys of the triple are given, or left out as "auto".
 std::string batch_places(const Values& values) {
   std::string text;
   for (const char* key : batch_keys) {
@@ -196,7 +196,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     config.mesh = core::Mesh(config.ranks, degrees.tensor, stages, 1, degrees.expert);
   });
   const int data_ranks = config.mesh.data();
-  // What depends on the batch is judged when that is known.
+  // Keys that depend on the batch are judged only where it is known.
   const bool batched = meshed && values.check([&] { build_batch(values, data_ranks, config.batch); });
 
   values.check([&] { values.choice("gradient_allreduce_op"); });

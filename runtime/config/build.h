@@ -1,4 +1,4 @@
-// From the values of all keys to the structs of a Config: ranges, inference and relations between keys.
+// Turns the values of all keys into the structs of a Config: ranges, inference and relations between keys.
 #pragma once
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
@@ -15,8 +15,8 @@ Config build_config(Values& values, int ranks, const std::string& name);
 // samples make no other model.
 bool settled(std::string_view path);
 
-// `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
-// reduction. Whether the type of weights is known.
+// `accumulation`: microbatches of a step, where the batch is known; `every`: those of them that are summed before a
+// reduction. Says whether the type of weights is known.
 bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);
 
 // Reads a key of text or null; null becomes "".
@@ -49,7 +49,7 @@ std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double
 const MicrobatchOrder* build_microbatch_order(const Values& values);
 models::Degrees build_degrees(Values& values);
 int build_stages(Values& values);  // of the pipeline
-// How these work. `microbatches`: of a step, where the batch is known.
+// Reads how the stages work. `microbatches`: those of a step, where the batch is known.
 void build_pipeline(Values& values, std::optional<int64_t> microbatches, int stages, ParallelConfig& parallel);
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
 void build_sliding(Values& values, MemoryConfig& memory);      // memory.device_layers and memory.moved_layers

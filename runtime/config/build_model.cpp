@@ -40,7 +40,7 @@ std::map<std::string, OwnedKey> owned_keys() {
   return owned;
 }
 
-// What a preset fixes, by key: also that others have their defaults.
+// Returns what a preset fixes, by key: also that others have their defaults.
 std::map<std::string, nlohmann::json> fixed_by(const models::FoundPreset& found) {
   std::map<std::string, nlohmann::json> fixed{{"model.type", found.spec->type}, {"model.tied", found.spec->tied}};
   for (const auto& [path, owned] : owned_keys()) fixed[path] = owned.fallback;

@@ -5,7 +5,7 @@ namespace {
 
 using core::Tier;
 
-// None: states stay where they are.
+// Returns none where states stay where they are.
 std::optional<Tier> offload_tier(const Values& values, const Value& device) {
   const std::string name = values.choice(device.path);
   if (name == "none") return std::nullopt;
@@ -36,7 +36,8 @@ void offload_optimizer(Values& values, int stage, std::vector<PlacementRule>& ru
            "belongs to zero_optimization.stage 1 to 3. Choose one of them; or keep optimizer states elsewhere at stage "
            "0 by memory.placement.");
   }
-  // What an update reads and writes lies beside it; gradients wait in the host's memory even for states on NVMe.
+  // The numbers that an update reads and writes lie beside it; gradients wait in the host's memory even for states on
+  // NVMe.
   rules.push_back(rule_of(device, {"master", "moments"}, *tier));
   rules.back().share = share;
   rules.push_back(rule_of(device, {"grad"}, Tier::host));

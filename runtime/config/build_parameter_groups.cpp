@@ -117,7 +117,7 @@ class GroupReader {
     std::optional<double> rate;  // where it has one of its own
   };
 
-  // By the keys of its spec, read as if they stood in the section `optimizer`.
+  // Makes an optimizer by the keys of its spec, read as if they stood in the section `optimizer`.
   Made make(const json& from, const OptimizerSpec& spec, const std::string& type, const json& params) const {
     Values own;
     own.add(values_.at("memory.moments"));

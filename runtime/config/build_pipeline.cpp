@@ -11,7 +11,7 @@ constexpr const char *tensor_key = "parallel.tensor", *sequence_key = "parallel.
                      *schedule_key = "parallel.schedule", *group_key = "parallel.microbatch_group",
                      *partition_key = "parallel.partition", *gathered_key = "parallel.gathered_for";
 
-// What nobody gave has this value, whatever was inferred for another run.
+// Sets a key that nobody gave to this value, whatever was inferred for another run.
 void settle(Values& values, const char* key, const nlohmann::json& value) {
   if (!values.given(key) && values.at(key).value != value) values.infer(key, value);
 }
@@ -19,7 +19,7 @@ nlohmann::json fallback_of(const Value& value) {
   return nlohmann::json::parse(value.key->fallback);
 }
 
-// What DeepSpeed's key says stands for zrt's own where that is not given. `open`: of theirs, says nothing.
+// DeepSpeed's key stands for zrt's own where that is not given. `open`: the value of theirs that says nothing.
 void take_over(Values& values, const char* theirs, const nlohmann::json& open, const char* own) {
   const Value& said = values.at(theirs);
   if (said.value == open) return settle(values, own, fallback_of(values.at(own)));

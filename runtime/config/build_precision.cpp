@@ -103,7 +103,7 @@ void build_wire(const Values& values, int64_t every, PrecisionConfig& precision)
 
 void build_accumulation(Values& values, int64_t accumulation, PrecisionConfig& precision) {
   constexpr const char* key = "data_types.grad_accum_dtype";
-  // What arrives in fp32 stays fp32.
+  // Gradients that arrive in fp32 stay fp32.
   const bool narrow = precision.local_grad == DType::bf16 && sums_bf16(values, precision);
   precision.accumulated_grad = accumulation == 1 || narrow ? precision.local_grad : DType::f32;
   const auto wanted = optional_type(values, key);

@@ -55,7 +55,7 @@ struct ZeroConfig {
   int stage = 0;
   // In elements. A unit larger than its bucket travels alone, so 0 means one collective per unit.
   int64_t reduce_bucket_size = 500000000, allgather_bucket_size = 500000000;
-  // Of stage 3, in elements.
+  // Limits of stage 3, in elements.
   int64_t max_reuse_distance = 1000000000;
   std::optional<int64_t> prefetch_bucket_size;  // gathered ahead of use; none: the next block
   int64_t max_live_parameters = 1000000000;     // gathered at a time; a block that is larger is gathered nevertheless
@@ -156,10 +156,10 @@ Config parse_config(const std::string& text, const std::string& name, const Sett
 Config reconfigured(const Config& config, const Settings& sets, int ranks,
                     const std::vector<std::string>& without = {});
 
-// … with all ranks data-parallel: what works on weights alone needs no mesh to fit what it keeps.
+// The same configuration with all ranks data-parallel: work on weights alone needs no mesh to fit what it keeps.
 Config data_parallel(const Config& config, int ranks);
-// … on one rank that takes samples one by one and keeps weights alone. It leaves out where the run kept its states and
-// what it computed again.
+// The same configuration on one rank that takes samples one by one and keeps weights alone. It leaves out where the run
+// kept its states and what it computed again.
 Config weights_alone(const Config& config);
 
 // A run of another length, as an inferred run.steps, from which schedules that leave theirs out follow.

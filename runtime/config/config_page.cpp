@@ -46,7 +46,7 @@ void add_implemented(const SectionDoc& section, std::string& page) {
   }
 }
 
-// Of a section, the keys of which the same is said share a line.
+// Lists keys: those of a section about which the same is said share a line.
 void add_others(const std::string& handling, bool with_default, std::string& page) {
   page += "\n| section | keys | why |\n|---|---|---|\n";
   for (const SectionDoc& section : key_docs()) {

@@ -22,7 +22,7 @@ std::string effect_text(const Key& key) {
   return key.handling == Handling::implemented ? texts[static_cast<size_t>(key.effect)] : "nothing";
 }
 
-// Of a section with several forms, the types that read this one.
+// Names the types that read this form of a section that has several; "" for others.
 std::string types_of(const Section& section) {
   const std::string path = section.path, variant = section.variant;
   if (path == "scheduler.params") return "scheduler.type " + variant;
@@ -33,7 +33,7 @@ std::string types_of(const Section& section) {
   return "optimizer.type " + variant;
 }
 
-// Of a key that only some types of models have, those.
+// Names the types of models that alone have a key; "" for others.
 std::string models_of(const Section& section, const Key& key) {
   std::vector<std::string> types;
   for (const models::ModelSpec* spec : models::model_specs()) {
@@ -56,7 +56,7 @@ std::string sentence(std::string note) {
 std::string help_of(const Section& section, const Key& key) {
   const std::string help = key.help, note = sentence(key.note);
   if (!help.empty() || !note.empty()) return help + (help.empty() || note.empty() ? "" : " ") + note;
-  // What the gate says holds for all that it switches on.
+  // The gate's note holds for all that it switches on.
   const Key* gate = section.gate == nullptr ? nullptr : find_key(section, section.gate);
   return gate == nullptr || gate->handling == Handling::implemented ? "" : sentence(gate->note);
 }
@@ -82,7 +82,7 @@ KeyDoc doc_of(const Section& section, const Key& key) {
   return doc;
 }
 
-// What the key of that path says in the section above it.
+// Returns what the key of that path says in the section above it.
 std::string section_help(const std::string& path) {
   if (path.empty()) return "Keys outside of every section.";
   const size_t dot = path.rfind('.');

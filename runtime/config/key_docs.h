@@ -1,4 +1,4 @@
-// What the key table says of keys, for people: `zrt config` and docs/config.md.
+// Tells people what the key table says of keys: `zrt config` and docs/config.md.
 #pragma once
 #include <string>
 #include <string_view>

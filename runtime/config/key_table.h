@@ -9,7 +9,7 @@
 #include "core/keys/key.h"
 #include "core/keys/values.h"
 
-// What only the configuration itself uses lives in this namespace; config.h is what others include.
+// This namespace holds what only the configuration itself uses; others include config.h.
 namespace zrt::runtime::configuration {
 
 using namespace core::keys;

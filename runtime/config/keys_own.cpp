@@ -47,7 +47,7 @@ constexpr Key fp8_keys[] = {
         "Beside bf16, linear layers of blocks round the operands of their products to e4m3."),
 };
 
-// Of every model; what only some types have stands in their specs.
+// Keys of every model; those that only some types have stand in their specs.
 constexpr Key model_keys[] = {
     key("type", t_text | t_null, "null", Effect::results, "The kind of network; null: that of the preset, or gpt2."),
     key("preset", t_text | t_null, "null", Effect::results,

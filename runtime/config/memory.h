@@ -19,7 +19,7 @@ using LayerRange = std::pair<int64_t, int64_t>;  // first and last transformer l
 // last one counts.
 struct PlacementRule {
   std::string from;  // key, value and place, for messages
-  // What it matches: at most one of the first two; neither: everything.
+  // At most one of the next two is given; a rule with neither matches everything.
   std::optional<LayerRange> layers;
   std::string parameters;           // pattern over names: '*' any characters, '?' one; "": not given
   double share = 1;                 // only the first units that hold at least this share of the parameters

@@ -34,7 +34,7 @@ class LayerMajor : public MicrobatchOrder {
  public:
   std::string_view name() const override { return "layer_major"; }
   uint32_t together(const StepGrads& grads) const override { return grads.microbatches; }
-  // Where all microbatches of a step go through a block before the next block, one reduction is enough.
+  // One reduction is enough where all microbatches of a step go through a block before the next block.
   int64_t reduce_every(int64_t accumulation, int64_t /*usual*/) const override { return accumulation; }
 };
 

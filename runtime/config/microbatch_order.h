@@ -1,4 +1,4 @@
-// In which order the microbatches of a step go through the blocks: what memory.microbatch_order stands for, decided
+// The order in which the microbatches of a step go through the blocks: what memory.microbatch_order stands for, decided
 // once. Only times and memory differ.
 #pragma once
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace zrt::runtime {
 
-// What an order has to know of a step.
+// An order has to know this of a step.
 struct StepGrads {
   uint32_t microbatches, reduce_every;
   bool whole;     // every rank holds whole gradients: reducing them often saves no memory
@@ -23,12 +23,13 @@ class MicrobatchOrder {
   static const MicrobatchOrder *const automatic, *const microbatch_major, *const layer_major;
 
   virtual ~MicrobatchOrder() = default;
-  // Of memory.microbatch_order.
+  // Returns its value of memory.microbatch_order.
   virtual std::string_view name() const = 0;
-  // How many microbatches go through a block before the next block. Throws ConfigError where this order cannot keep the
-  // order of sums.
+  // Returns how many microbatches go through a block before the next block. Throws ConfigError where this order cannot
+  // keep the order of sums.
   virtual uint32_t together(const StepGrads& grads) const = 0;
-  // Of `accumulation` microbatches a step, where nothing else is asked for. `usual`: of the stage.
+  // Returns parallel.reduce_every for `accumulation` microbatches a step, where nothing else is asked for. `usual`:
+  // that of the ZeRO stage.
   virtual int64_t reduce_every(int64_t /*accumulation*/, int64_t usual) const { return usual; }
   // The orders that a search may choose among, this one first.
   virtual std::vector<const MicrobatchOrder*> choices() const { return {this}; }

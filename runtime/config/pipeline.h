@@ -1,4 +1,4 @@
-// How a model is spread over the stages of a pipeline and in which order these work: what a configuration says of it.
+// Says how a configuration spreads a model over the stages of a pipeline and in which order these work.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -23,7 +23,7 @@ struct Schedule {
 // that leave a stage waiting: stages ≤ group ≤ microbatches, and a last group that is short has at least `stages`.
 void check_schedule(const Schedule& schedule);
 
-// By what a model is cut into chunks: as many blocks each, embedding and head included; as many parameters; as much
+// A model is cut into chunks by this: as many blocks each, embedding and head included; as many parameters; as much
 // time of a step, by the cost model; or so many blocks as a list says, chunk by chunk.
 struct Partition {
   enum class By : uint8_t { blocks, parameters, time, list };
@@ -31,7 +31,7 @@ struct Partition {
   std::vector<int64_t> counts;  // of a list
 };
 
-// How long a stage keeps weights that it has gathered for a block (ZeRO stage 3).
+// Says how long a stage keeps weights that it has gathered for a block (ZeRO stage 3).
 enum class GatheredFor : uint8_t {
   use,   // one forward or backward of a microbatch
   run,   // all forwards in a row, not counting backwards between them, of one chunk; the same of backwards

@@ -1,5 +1,5 @@
-// Which tier keeps each state of each unit, what every block keeps for its backward, and where, and on which side of
-// the link updates run. Part of a Layout; a pass makes transfers of it (runtime/passes/offload.cpp). Nothing
+// Says which tier keeps each state of each unit, what every block keeps for its backward, and where, and on which side
+// of the link updates run. It is part of a Layout; a pass makes transfers of it (runtime/passes/offload.cpp). Nothing
 // here changes a bit of the results.
 #pragma once
 #include <cstdint>
@@ -21,7 +21,7 @@ struct UnitTiers {
   bool operator==(const UnitTiers&) const = default;
 };
 
-// What a block keeps between its forward and its backward, beside its input.
+// Says what a block keeps between its forward and its backward, beside its input.
 enum class Recompute : uint8_t {
   never,      // all that the backward reads, outputs of norms and activation functions among it, where parts can
   none,       // without these outputs, which the backward makes again from their inputs

@@ -17,7 +17,7 @@ enum class StatesAtDelink : uint8_t {
   reset,    // zero; the count of steps goes on
   rescale,  // divided by the layers of the group, second moments by their square: as if gradients had been equal
 };
-// By the name that the configuration has for it; nothing for other names.
+// Finds one by the name that the configuration has for it; returns nothing for other names.
 std::optional<StatesAtDelink> states_at_delink(std::string_view name);
 
 // Layers are delinked when the mean loss of so many steps is not below that of as many before by this share of it.
@@ -29,7 +29,7 @@ struct PlateauRule {
 struct PseudoToReal {
   models::Sharing sharing;
   std::vector<std::string> patterns;  // the entries of `private` that are patterns, each of which must name something
-  std::optional<int64_t> at_step;     // … of the run; neither: layers share to the end
+  std::optional<int64_t> at_step;     // a step of the run; without it or a plateau layers share to the end
   std::optional<PlateauRule> plateau;
   StatesAtDelink states = StatesAtDelink::copy;
   double lr_scale = 1;                 // of delinked layers and all others

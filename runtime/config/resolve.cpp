@@ -19,7 +19,7 @@ json fallback(const Key& key) {
 
 enum class Switch : uint8_t { none, off, on };
 
-// What the members named "enabled" say: false switches off all beside and below it; else the members decide.
+// Reads members named "enabled": false or "auto" switches off all beside and below it; without one the members decide.
 Switch switch_of(const json& value) {
   if (!value.is_object()) return Switch::none;
   if (const auto enabled = value.find("enabled"); enabled != value.end()) {
@@ -143,7 +143,7 @@ class Resolver {
     return section.parser == Parser::legacy && !implemented(section) && switch_of(node) == Switch::off;
   }
 
-  // While the gate is closed, or where the warning about it says all.
+  // True while the gate is closed, or where the warning about it says all.
   static bool told_by_gate(const Section& section, const json& node) {
     return section.gate != nullptr &&
            (find_key(section, section.gate)->handling == Handling::inert || gate_closed(section, node));
@@ -156,7 +156,7 @@ class Resolver {
     return coerce(gate.types, section.parser == Parser::strict, *found) == fallback(gate);
   }
 
-  // "auto", unless it has a meaning of its own. In our own sections a text may be called so.
+  // True for "auto", unless it has a meaning of its own. In our own sections a text may be called so.
   static bool counts_as_left_out(const Section& section, const Key& key, const json& value) {
     if (value != "auto" || (key.types & t_auto) != 0) return false;
     if (section.parser == Parser::own && (key.types & t_text) != 0) return false;

@@ -11,8 +11,8 @@ namespace zrt::runtime::configuration {
 // passed by. Ranges and relations between keys are left to the caller.
 Values resolve_keys(const Tree& tree);
 
-// Whether `value`, coerced already, asks for nothing but what happens anyway: the default, a value listed as harmless,
-// or an object that only switches things off.
+// Says whether `value`, coerced already, asks for nothing but what happens anyway: the default, a value listed as
+// harmless, or an object that only switches things off.
 bool harmless(const Key& key, const nlohmann::json& value);
 
 }  // namespace zrt::runtime::configuration

@@ -14,8 +14,8 @@ struct Override {
   std::string text, option = "--set";
 };
 
-// In order: of several --set for one key the last one counts. A key that two different options set to different values
-// is refused, with both named. A list of texts is a list of --set.
+// Settings stand in order: of several --set for one key the last one counts. A key that two different options set to
+// different values is refused, with both named. A list of texts is a list of --set.
 struct Settings : std::vector<Override> {
   using std::vector<Override>::vector;
   Settings(const std::vector<std::string>& texts) : std::vector<Override>(texts.begin(), texts.end()) {}

@@ -127,7 +127,7 @@ void replace_deprecated(Tree& tree) {
   rename(tree, *zero, from, to);
 }
 
-// Whether the text of an override is the value itself, whatever it looks like as JSON.
+// Says whether the text of an override is the value itself, whatever it looks like as JSON.
 bool takes_text(const Key* key, const std::string& text) {
   if (key == nullptr || (key->types & t_text) == 0 || (key->types & t_list) != 0) return false;
   return !((key->types & t_null) != 0 && text == "null") && !text.starts_with('"');
@@ -155,7 +155,7 @@ json override_value(const Key* key, const std::string& text, const std::string& 
   }
 }
 
-// Whether what a setting asked for is still there.
+// Says whether what a setting asked for is still there.
 bool holds(const Tree& tree, const Applied& set) {
   const json* now = tree.find(set.path);
   if (now == nullptr || *now == set.value) return now != nullptr;

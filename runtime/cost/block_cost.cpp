@@ -38,7 +38,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
                          M * N * static_cast<double>(core::dtype_size(spec.c));
     products += std::max(rates.gemm_seconds(M, N, K), bytes / cluster.memory_bytes_per_second);
     product_flops += flops;
-    // Of products forwards and for the gradient of the input: what goes in and what comes out are activations.
+    // Products forwards and for the gradient of the input take activations in and give activations out.
     if (!spec.trans_a) activations += M * K + M * N;
   }
   const double rows = as_double(shape.rows()), size = static_cast<double>(core::dtype_size(shape.type));
@@ -72,7 +72,7 @@ double share_of_pass(const models::Block& block, const models::Shape& shape, mod
   const double share = run / whole;
   if (half == models::Half::both || run == 0) return share;
   const double attention = block.attention_flops(shape, parts), weights = run - attention;
-  // Where backward makes what forward has left out, three products.
+  // Backward has three products where it makes what forward has left out.
   const double of_weights = weights / ((block.anatomy().backward_only > 0 ? 3 : 2) * weights + 2.5 * attention);
   return share * (half == models::Half::weight ? of_weights : 1 - of_weights);
 }

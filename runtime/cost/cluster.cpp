@@ -7,8 +7,8 @@
 
 namespace zrt::runtime {
 
-// Where a CPU plays the device both lanes run on its cores, and so that neither is promised more than it may get, each
-// has half of them.
+// Both lanes run on the cores of a CPU that plays the device, and so that neither is promised more than it may get,
+// each has half of them.
 Overlap Cluster::beside_host(core::DeviceKind device) const {
   if (overlap_host) return *overlap_host;
   return device == core::DeviceKind::cpu ? Overlap{0.5, 0.5} : Overlap{};

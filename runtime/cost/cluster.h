@@ -45,7 +45,7 @@ struct Cluster {
   Distribution distribution = Distribution::block;
   std::array<std::optional<ComputeRates>, 3> compute;  // fp32, bf16, fp16: the order of core::DType
   double memory_bytes_per_second = 0;                  // reads and writes together
-  std::optional<double> host_memory_bytes_per_second;  // … of what a rank computes on the host; none: as above
+  std::optional<double> host_memory_bytes_per_second;  // by what a rank computes on the host; none: as above
   double op_seconds = 0;                               // what starting an op costs its lane
   Link inside_host;                                    // of a rank
   std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
@@ -65,7 +65,7 @@ struct Cluster {
   std::array<uint64_t, core::tier_count> tier_bytes{};  // device of a rank, host and nvme of a host
   Reserved reserved;                                    // of a device
 
-  // Of the compute lane of ranks on `device` and their host lane.
+  // Returns the speeds of the compute lane of ranks on `device` and of their host lane while both are busy.
   Overlap beside_host(core::DeviceKind device) const;
   // Throws ConfigError naming the types that the cluster has when it is none of them.
   const ComputeRates& rates(core::DType type) const;

@@ -1,5 +1,5 @@
-// What work costs on a cluster: seconds with its lane alone busy, and what it shares with other lanes meanwhile. Which
-// kind of op does which work, its row says (runtime/ops/spec.h).
+// Says what work costs on a cluster: seconds with its lane alone busy, and what it shares with other lanes meanwhile.
+// The row of each kind of op says which work it does (runtime/ops/spec.h).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ struct OpCost {
   bool blocks = false;  // the compute lane stands still meanwhile
 };
 
-// What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
+// A collective moves this: a rank receives bytes · rounds · (N − 1)/N of N ranks.
 struct Volume {
   double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
   double rounds = 1;   // an all-reduce is a reduction and a gather
@@ -47,13 +47,13 @@ Way way_of(const HostSpread& at, const Cluster& cluster);
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster);
 
-// Bytes through memory: of the device, or on the host lane of the host.
+// Prices bytes that go through memory: the device's, or on the host lane the host's.
 OpCost memory_cost(double bytes, bool on_host, const Cluster& cluster);
 
-// Over the link between device and host. Its two directions know nothing of each other.
+// Prices bytes that cross the link between device and host. Its two directions know nothing of each other.
 OpCost link_cost(double bytes, Resource direction, const Cluster& cluster);
 
-// Between tiers. The ranks of a host share its disk.
+// Prices bytes that move between tiers. The ranks of a host share its disk.
 OpCost transfer_cost(const Moved& bytes, const Layout& layout, const Cluster& cluster);
 
 // Forward and backward of one block over one microbatch, as the last of a model or not. The rest of an op's cost
@@ -62,7 +62,8 @@ struct BlockCost {
   double forward_seconds = 0, backward_seconds = 0;
 };
 BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const Cluster& cluster);
-// What a call of parts takes of that, going by products; 0 of a block without products, but for its first part.
+// Returns the share of that cost that a call of parts takes, going by products; 0 of a block without products, but for
+// its first part.
 double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half);
 
 }  // namespace zrt::runtime

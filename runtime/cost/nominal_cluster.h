@@ -6,7 +6,7 @@
 
 namespace zrt::runtime {
 
-// Of ranks that compute on `device`. Never changes.
+// Returns the machine of ranks that compute on `device`. It never changes.
 const Cluster& nominal_cluster(core::DeviceKind device);
 
 }  // namespace zrt::runtime

@@ -1,4 +1,4 @@
-// What goes through memory, crosses the link between device and host, and what a file is written and read.
+// Prices what goes through memory, crosses the link between device and host, or is written to a file and read from it.
 #include <algorithm>
 
 #include "runtime/cost/cost.h"

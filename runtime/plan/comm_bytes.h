@@ -1,4 +1,4 @@
-// What the ranks of a program send each other.
+// Counts what the ranks of a program send each other.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace zrt::runtime {
 
-// Returns the bytes that a rank, the first one, receives in one execution of an op that communicates. Where tokens
+// Returns the bytes that a rank, the first one, receives in one execution of an op that communicates; where tokens
 // choose their experts and none is dropped, the most that it may receive.
 uint64_t received_bytes(const ProgramSet& set, const Op& op, const Layout& layout);
 // Bytes that a rank, the first one, receives in one run of the program, by kind of op. Its counters find the same.

@@ -46,7 +46,7 @@ Aliases aliases_of(const StagePlan& stage, const models::Sharing& sharing) {
       stage.compiled.set, layout, stage.compiled.state, stage.first, origin, true, offload::BlockFileOptions{}.piece};
 }
 
-// As the op `load` reads (runtime/ops/init.cpp): once where weights and masters are of the same elements.
+// Counts what the op `load` reads (runtime/ops/init.cpp): once where weights and masters are of the same elements.
 uint64_t loaded_bytes(const StagePlan& stage, const Aliases& aliases) {
   const Layout& layout = stage.compiled.layout;
   const StateBuffers& state = stage.compiled.state;

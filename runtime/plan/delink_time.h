@@ -11,10 +11,10 @@
 
 namespace zrt::runtime {
 
-// As if the system kept nothing of a file in memory but what a host has read of it while it loads.
+// The system is taken to keep nothing of a file in memory but what a host has read of it while it loads.
 struct DelinkSeconds {
   double save = 0;  // the checkpoint is written, and read for its hashes by one process
-  double load = 0;  // … read so again; then every rank reads what it will hold, and puts it where that will lie
+  double load = 0;  // it is read for its hashes again; then every rank reads what it will hold, and puts it in place
 };
 
 struct DelinkTime {

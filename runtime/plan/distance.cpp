@@ -25,7 +25,7 @@ int64_t largest_block(const Layout& layout) {
   return most;
 }
 
-// From the longest to the shortest.
+// Lists distances from the longest to the shortest.
 std::vector<Distance> distances(const Layout& layout, bool cluster) {
   std::vector<Distance> all;
   if (layout.prefetch) {
@@ -59,7 +59,7 @@ Compiled compile_at_distance(const Config& config, const Layout& layout, const s
     candidate.prefetch = all[i];
     Compiled compiled = compile(candidate, phases, {}, false);
     const bool last = i + 1 == all.size();
-    // Where nothing fits, a refusal speaks of the smallest.
+    // A refusal speaks of the smallest where nothing fits.
     if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
     if (cluster) {
       const double seconds =

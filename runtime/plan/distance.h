@@ -1,4 +1,4 @@
-// How far ahead of their use weights are gathered. It changes memory and seconds, never a bit.
+// Says how far ahead of their use weights are gathered: that changes memory and seconds, never a bit.
 #pragma once
 #include <string>
 #include <vector>

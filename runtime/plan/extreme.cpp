@@ -46,7 +46,7 @@ Question fewest_ranks(const Config& config, const Trials& trials) {
       trials.changed(changes, ranks);
       values.push_back({ranks, changes, ranks});
     } catch (const core::ConfigError&) {
-      // For example fewer microbatches than a schedule takes.
+      // There may be fewer microbatches than a schedule takes, for example.
     }
   }
   const size_t count = values.size();

@@ -28,7 +28,8 @@ bool has(const std::vector<std::string>& phases, std::string_view phase) {
 // Steps of more forwards of blocks, of all stages, are settled stage by stage alone.
 constexpr size_t most_compared = 1024;
 
-// As long as the device has room for it; without a limit that the run knows itself not longer than for a use.
+// Keeps weights gathered as long as the device has room for them; without a limit that the run knows itself not longer
+// than for a use.
 void settle_gathered_for(Layout& layout, const std::vector<std::string>& phases, const Limits& limits,
                          const Limits& known) {
   const bool gathers = layout.zero.weights == optimizer::Extent::shard && layout.stage.pipelined();

@@ -19,9 +19,9 @@ struct FitRequest {
   std::vector<std::string> phases;
   Limits limits;           // that placement and recomputation keep to
   Limits distance_limits;  // that what is gathered keeps to, and how far ahead: those a run knows
-  // Whether memory holds what was compiled with "save", the copies in the host tier that checkpoints are written from
-  // while training goes on. They are worth no state's place: placements are settled without them, and where this says
-  // no a run goes without, and stands still for its checkpoints.
+  // Says whether memory holds what was compiled with "save", the copies in the host tier that checkpoints are written
+  // from while training goes on. They are worth no state's place: placements are settled without them, and where this
+  // says no a run goes without, and stands still for its checkpoints.
   std::function<bool(const Compiled&)> holds_copies;
   bool timed = true;  // the fastest on the cluster or a machine of today; else the first that fits is enough
   bool check = true;  // verify the outcome
@@ -36,8 +36,8 @@ struct Fitted {
 // 0 where a tier has no limit, or the configuration says where states are.
 uint64_t missing_bytes(const Config& config, const std::vector<Layout>& layouts, const Limits& limits);
 
-// Settles what a configuration leaves open in the layouts of all stages and compiles them. Where nothing fits, what
-// needs the least memory.
+// Settles what a configuration leaves open in the layouts of all stages and compiles them. Where nothing fits, it
+// returns what needs the least memory.
 Fitted fit(const Config& config, const std::vector<Layout>& layouts, const FitRequest& request);
 
 }  // namespace zrt::runtime

@@ -15,7 +15,7 @@ struct GroupSummary {
   int64_t elements = 0;
 };
 
-// By group, of the units that are trained or of those that are frozen.
+// Lists parameters by group, of the units that are trained or of those that are frozen.
 std::map<uint32_t, GroupSummary> summarise(const Plan& plan, bool trained) {
   std::map<uint32_t, GroupSummary> groups;
   for (const StagePlan& stage : plan.stages) {
@@ -30,7 +30,7 @@ std::map<uint32_t, GroupSummary> summarise(const Plan& plan, bool trained) {
   return groups;
 }
 
-// The first three, and that there are more.
+// Names the first three, and says that there are more.
 std::string some_of(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size() && i < 3; ++i) text += (i == 0 ? "" : ", ") + names[i];

@@ -1,4 +1,4 @@
-// Which parameters have which optimizer, decay and rate (parameter_groups), as `zrt plan` prints it.
+// Says which parameters have which optimizer, decay and rate (parameter_groups), as `zrt plan` prints it.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

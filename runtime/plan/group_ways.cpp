@@ -13,7 +13,7 @@ namespace {
 struct WayWords {
   std::string_view name, text;
 };
-// In the order of Way.
+// Words stand in the order of Way.
 constexpr WayWords way_words[] = {
     {"memory",
      "inside a host, by each other's memory, or as with --transport nccl by processes whose GPUs cannot be connected"},

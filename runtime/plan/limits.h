@@ -1,4 +1,4 @@
-// What a rank may use of its memory.
+// Says what a rank may use of its memory.
 #pragma once
 #include <array>
 #include <optional>

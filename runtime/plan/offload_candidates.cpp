@@ -43,7 +43,7 @@ void leave(Layout& layout, const OffloadCandidate& candidate, Tier tier) {
   }
 }
 
-// What a step moves and computes for the states and activations that have left.
+// Prices what a step moves and computes for the states and activations that have left.
 class Prices {
  public:
   Prices(const Layout& layout, const Cluster& cluster) : layout_(layout), cluster_(cluster) {
@@ -70,13 +70,13 @@ class Prices {
         static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master(unit) ? 1 : 2);
     return {What::optimizer, u, bytes, moved / link_};
   }
-  // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
+  // Only sums over several windows cross the link again beside an update on the host, which would fetch the gradient.
   OffloadCandidate grad(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     const uint64_t bytes = unit.trained ? as_bytes(unit.extent(unit.held.grads), layout_.grad) : 0;
     return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
   }
-  // Up for each forward and backward; what the update on the host would send up, it need not.
+  // The weight goes up for each forward and backward; the update on the host need not send it up.
   OffloadCandidate weight(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     const uint64_t bytes = core::form_bytes(layout_.weight_form(unit), unit.extent(unit.held.weights));
@@ -95,7 +95,7 @@ class Prices {
   }
 
  private:
-  // What a block saves, and with `input` what the one before it hands on.
+  // Counts what a block saves, and with `input` what the one before it hands on.
   uint64_t kept_bytes(size_t b, bool input) const {
     const core::OnPlace here({layout_.device, nullptr});  // blocks' sizes depend on it
     const models::Shape shape = layout_.shape(models::Mode::train, b);
@@ -128,7 +128,7 @@ class PlacementSearch {
     if (!holds(all, 0, Tier::device)) return with(all, 0);
     const size_t left = fewest(all, [&](size_t n) { return holds(n, 0, Tier::device); });
     if (problem_.config.memory.nvme_path.empty() || holds(left, 0, Tier::host)) return with(left, 0);
-    // What comes from a file is longer on its way, so that more may be on the device at a time.
+    // Copies from a file are longer on their way, so that more may be on the device at a time.
     const auto with_file = [&](const auto& expected) {
       const size_t more = fewest(all, [&](size_t n) { return n >= left && holds(n, expected(n), Tier::device); });
       return std::pair(more, fewest(moved(more).size(), [&](size_t n) { return holds(more, n, Tier::host); }));
@@ -186,8 +186,8 @@ class PlacementSearch {
     return low;
   }
 
-  // Those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched once a step
-  // before what every microbatch needs.
+  // Returns those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched
+  // once a step before what every microbatch needs.
   std::vector<OffloadCandidate> moved(size_t left) const {
     std::vector<OffloadCandidate> all(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(left));
     std::erase_if(all, [](const OffloadCandidate& candidate) { return candidate.what == What::recompute; });
@@ -224,14 +224,15 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
   const Prices prices(layout, cluster);
   std::vector<OffloadCandidate> order;
   if (layout.open_placement) {
-    // From the last unit to the first: of what the last blocks need, less is moved, because their backward comes soon.
+    // Units go from the last to the first: of what the last blocks need, less is moved, because their backward comes
+    // soon.
     for (size_t u = layout.units.units.size(); u-- > 0;) {
       const UnitTiers tiers = layout.placement.tiers(u);
       const OffloadCandidate optimizer = prices.optimizer(u);
       const bool there = tiers.master == Tier::device && std::all_of(tiers.states.begin(), tiers.states.end(),
                                                                      [](Tier tier) { return tier == Tier::device; });
       if (there && optimizer.bytes > 0) order.push_back(optimizer);
-      // Not before the optimizer's: without an update on the host they would come up again.
+      // Gradients do not leave before the optimizer's states: without an update on the host they would come up again.
       OffloadCandidate grad = prices.grad(u);
       grad.seconds =
           std::max(grad.seconds, optimizer.bytes > 0 ? optimizer.price() * static_cast<double>(grad.bytes) : 0);
@@ -239,7 +240,7 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
       if (tiers.weight == Tier::device) order.push_back(prices.weight(u));
     }
   }
-  // From the first layer on: its activations are needed last.
+  // Layers go from the first on: its activations are needed last.
   for (size_t block : layer_blocks(*layout.model)) {
     if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) > Recompute::none) continue;
     const OffloadCandidate moved = prices.activations(block), again = prices.recompute(block);

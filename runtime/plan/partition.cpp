@@ -34,7 +34,7 @@ double elements_of(const models::Block& block) {
   return elements;
 }
 
-// Of a forward and a backward over a microbatch, and of what is computed again in between.
+// Returns the seconds of a forward and a backward over a microbatch, and of what is computed again in between.
 double seconds_of(const Layout& whole, size_t block, const Cluster& cluster) {
   const bool last = block + 1 == whole.model->blocks.size();
   const models::Shape shape = whole.shape(models::Mode::train, block);

@@ -1,4 +1,4 @@
-// Where a configuration cuts a model for its pipeline.
+// Says where a configuration cuts a model for its pipeline.
 #pragma once
 #include <vector>
 

@@ -35,7 +35,7 @@ std::string layers_text(const std::vector<bool>& chosen) {
 
 enum class Has : uint8_t { absent, no, yes };  // absent: the unit has no such state
 
-// Which units a statement holds for: layers whose units all do, and the other units by name.
+// Names the units that a statement holds for: layers where it holds for all units, and the other units by name.
 std::string units_text(const Layout& layout, const std::function<Has(size_t unit)>& holds) {
   const size_t count = layout.units.units.size();
   std::vector<Has> units;

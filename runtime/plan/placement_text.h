@@ -1,4 +1,4 @@
-// Where states live and which blocks a stage has, for people.
+// Tells people where states live and which blocks a stage has.
 #pragma once
 #include <string>
 

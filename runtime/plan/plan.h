@@ -1,5 +1,5 @@
-// What `zrt plan` knows of a run: everything up to its execution, for all ranks from one compilation for each stage,
-// whose ranks run the same programs. Opens no data, makes no arena and no thread.
+// Makes what `zrt plan` knows of a run: everything up to its execution, for all ranks from one compilation for each
+// stage, whose ranks run the same programs. Opens no data, makes no arena and no thread.
 #pragma once
 #include <optional>
 #include <string>

@@ -32,8 +32,8 @@ struct PlacementPolicy {
   std::function<std::vector<Layout>(const FitProblem& problem, const Layout& start)> propose;
 };
 
-// In the order of their registration, which is that of trust where nothing is timed. zrt's own is "cheapest offload"
-// (runtime/plan/offload_candidates.h).
+// Policies stand in the order of their registration, which is that of trust where nothing is timed. zrt's own is
+// "cheapest offload" (runtime/plan/offload_candidates.h).
 const std::vector<PlacementPolicy>& placement_policies();
 // Throws ConfigError for a name that is taken.
 void register_placement_policy(PlacementPolicy policy);

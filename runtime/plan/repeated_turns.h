@@ -26,9 +26,9 @@ class SkippedTurns {
 // ever.
 using RunWithout = std::function<std::vector<Simulation>(const std::vector<uint32_t>& skipped_turns)>;
 
-// Goes on from few turns of what is repeated to all of them: once every figure of every stage grows from turn to turn
-// as it did before, it goes on to. Figures that are asked for are then right to 1e-5
-// of a step. Empty where that shows in none of few turns.
+// Goes on from few turns of what is repeated to all of them, once every figure of every stage grows from turn to turn
+// as it did before. Figures that are asked for are then right to 1e-5 of a step. Returns nothing where that shows in
+// none of few turns.
 std::vector<Simulation> from_few_turns(std::span<const SimulatedStage> stages, Wanted wanted, const RunWithout& run);
 
 }  // namespace zrt::runtime

@@ -17,7 +17,7 @@ nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
 }
 
-// None where no cluster says how long a step takes, or nobody asks.
+// Returns none where no cluster says how long a step takes, or nobody asks.
 std::optional<RunCost> cost_of(const Plan& plan, const Price& price) {
   if (!plan.cluster || price.tokens == 0) return std::nullopt;
   return run_cost(plan.seconds_per_step(), static_cast<double>(plan.tokens_per_step()), plan.layout().mesh.world(),

@@ -151,7 +151,7 @@ void check_degree(const Config& config, const models::Model& model) {
   }
 }
 
-// Of a stage whose part of the model this is, or of the whole.
+// Returns the layout of a stage whose part of the model this is, or of the whole.
 Layout layout_of(const Config& config, const models::Model& model, const Stage& stage) {
   Layout layout;
   layout.model = std::make_shared<const models::Model>(model);
@@ -319,8 +319,8 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 
 namespace {
 
-// What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
-// draws on too.
+// Returns what a rank may use on this machine, whatever the configuration says: its share of the memory, which the host
+// tier draws on too.
 Limits machine_limits(const Config& config, const Compiled& compiled, uint64_t ranks, GpuRooms& gpus) {
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;

@@ -1,5 +1,5 @@
-// From a configuration to layouts and programs, with everything checked that needs the model: budgets and the shape of
-// units.
+// Turns a configuration into layouts and programs, with everything checked that needs the model: budgets and the shape
+// of units.
 #pragma once
 #include <optional>
 
@@ -24,14 +24,14 @@ void use_kernel_table(const Config& config);
 std::string tensor_across_hosts(const Config& config, int ranks_per_host,
                                 Distribution distribution = Distribution::block);
 
-// Of each stage of the pipeline, in order; without one there is one. Throws ConfigError.
+// Returns the layout of each stage of the pipeline, in order; without a pipeline there is one. Throws ConfigError.
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model);
-// What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
+// Lists what a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
 std::vector<std::string> training_phases(const Config& config, const std::string& first);
 
-// Fits and compiles all stages (fit.h) and checks the memory budgets and the machine's memory. Too little: MemoryError
-// with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only the copies are too
-// much.
+// Fits and compiles all stages (fit.h) and checks the memory budgets and the machine's memory. Throws MemoryError, with
+// the ledger and the changes that would make it fit (suggest_fits), where memory is too little. Leaves "save" out where
+// only the copies are too much.
 std::vector<Compiled> compile_within_budget(const Config& config, const models::Model& model,
                                             std::vector<std::string> phases, const RunPlace& place = {});
 

@@ -96,7 +96,7 @@ class SimulatedRank {
     if (!starts_.empty()) starts_[execution] = now;
   }
 
-  // When the first of what runs ends.
+  // Returns when the first of what runs ends.
   double next_end() {
     if (next_ >= 0) return next_;
     step_ = std::numeric_limits<double>::infinity();
@@ -153,7 +153,7 @@ class SimulatedRank {
     bool blocks = false;
   };
 
-  // Everything that runs, with nothing ending.
+  // Advances everything that runs, with nothing ending.
   void advance(double step, double now) {
     clock_ = now;
     for (size_t l = 0; l < lanes_.size(); ++l) {
@@ -163,8 +163,8 @@ class SimulatedRank {
     }
   }
 
-  // As the executor does (Executor::account): a lane waits for one event after the other, and what it spends on each
-  // counts for the lane that the event is of.
+  // Counts waits as the executor does (Executor::account): a lane waits for one event after the other, and what it
+  // spends on each counts for the lane that the event is of.
   void note_waits(const Lane& lane, LaneKind kind, size_t first, size_t last) {
     double time = lane.free_since;
     for (size_t w = first; w < last; ++w) {
@@ -182,7 +182,7 @@ class SimulatedRank {
       const double since = wait.lane == LaneKind::compute ? wait.since : std::max(wait.since, lanes_[0].free_since);
       (wait.comm ? result_.exposed_comm_seconds : result_.exposed_io_seconds) += std::max(0.0, wait.until - since);
     }
-    // What other lanes do after the last compute op, no computation hides either.
+    // No computation hides what other lanes do after the last compute op, either.
     double compute = 0, comm = 0, io = 0;
     for (size_t l = 0; l < lanes_.size(); ++l) {
       const LaneKind kind = set_.lanes[l].kind;
@@ -193,7 +193,7 @@ class SimulatedRank {
     result_.exposed_io_seconds += std::max(0.0, io - std::max(compute, comm));
   }
 
-  // Of a lane, with what all lanes run now.
+  // Returns the speed of a lane, with what all lanes run now.
   double speed(const Lane& lane) const {
     int alike = 0;
     bool computes = false, hosts = false, inside = false, between = false, blocked = false;
@@ -257,7 +257,8 @@ class Simulator {
     next_ends_.resize(ranks_.size());
   }
 
-  // Empty where stages wait for each other for ever, which those of verified programs do not with all of their turns.
+  // Returns nothing where stages wait for each other for ever, which those of verified programs do not with all of
+  // their turns.
   std::vector<Simulation> run() {
     start_ready();
     while (left_ > 0) {
@@ -320,7 +321,7 @@ class Simulator {
   std::vector<SimulatedRank> ranks_;
   std::map<std::pair<size_t, GroupId>, std::vector<size_t>> members_;  // by stage and group
   std::vector<size_t> changed_;                                        // ranks on which something has just ended
-  std::vector<size_t> touched_;    // … and those on which something has started since
+  std::vector<size_t> touched_;    // the same, and ranks on which something has started since
   std::vector<double> next_ends_;  // by rank
   size_t left_ = 0;
   double now_ = 0;

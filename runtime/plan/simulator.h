@@ -20,7 +20,7 @@ struct SimulatedOp {
 struct Simulation {
   double seconds = 0;
   double exposed_comm_seconds = 0;    // computation stands still for comm lanes: as the executor counts it
-  double exposed_io_seconds = 0;      // … for to_device, to_host and io lanes
+  double exposed_io_seconds = 0;      // the same for to_device, to_host and io lanes
   std::vector<double> busy_seconds;   // by lane of the set
   std::vector<SimulatedOp> timeline;  // in program order; when asked for
 };
@@ -40,7 +40,7 @@ Simulation simulate(const ProgramSet& set, const Program& program, const Layout&
 std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster,
                                       Wanted wanted = Wanted::all);
 
-// What the ranks of one stage of a pipeline run, on a clock of their own.
+// The ranks of one stage of a pipeline run this, on a clock of their own.
 struct SimulatedStage {
   const ProgramSet* set;
   const Program* program;
@@ -49,7 +49,7 @@ struct SimulatedStage {
 using CostOf = std::function<OpCost(const SimulatedStage& stage, const Op& op)>;
 
 // The same of all stages at once, a simulation for each: what they exchange starts when all who take part have come to
-// it. `cost` in place of op_cost.
+// it. `cost` stands in for op_cost.
 std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster,
                                  Wanted wanted = Wanted::all, const CostOf& cost = {});
 

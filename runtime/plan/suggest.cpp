@@ -20,7 +20,7 @@
 namespace zrt::runtime {
 namespace {
 
-// What a candidate may change; what is left as it is stays out of its changes.
+// A candidate may change these; one that is left as it is stays out of its changes.
 struct Knobs {
   int ranks, stage;
   int64_t micro, every, unit_bytes;
@@ -37,7 +37,7 @@ constexpr int64_t smallest_unit_bytes = 1 << 20;
 // A program of more units takes long to make, and each needs little already.
 constexpr int64_t most_units = 1024;
 
-// Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
+// Candidates along one of the knobs, from the mildest change to the strongest, which needs the least memory.
 using Ladder = std::vector<Knobs>;
 
 class SuggestionSearch {
@@ -164,7 +164,7 @@ class SuggestionSearch {
     return result;
   }
 
-  // Received by a rank of the stage that receives most, in a step.
+  // Returns the bytes that a rank of the stage that receives most receives in a step.
   static uint64_t comm_bytes(const std::vector<Compiled>& stages) {
     uint64_t most = 0;
     for (const Compiled& stage : stages) {
@@ -174,7 +174,7 @@ class SuggestionSearch {
     return most;
   }
 
-  // Between tiers, by a rank of the stage that moves most, in a step.
+  // Returns the bytes that a rank of the stage that moves most moves between tiers in a step.
   static uint64_t moved_bytes(const std::vector<Compiled>& stages) {
     uint64_t most = 0;
     for (const Compiled& stage : stages) {
@@ -262,7 +262,7 @@ class SuggestionSearch {
     return *std::partition_point(ladder.begin(), ladder.end() - 1, [&](const Knobs& knobs) { return !fits(knobs); });
   }
 
-  // Twice as many until they suffice, or cannot: what a doubling saves is at least what all further ones would. Of
+  // Doubles the ranks until they suffice, or cannot: what a doubling saves is at least what all further ones would. Of
   // those between the last two numbers the smallest that suffices is taken.
   std::optional<Knobs> more_ranks(Knobs knobs) {
     if (!limits_.more_ranks) return std::nullopt;
@@ -276,7 +276,8 @@ class SuggestionSearch {
     }
     return std::nullopt;
   }
-  // None for a configuration that is refused, for example for a batch type that only some of the candidates allow.
+  // Returns none for a configuration that is refused, for example for a batch type that only some of the candidates
+  // allow.
   std::optional<double> excess_of(const Knobs& knobs) {
     try {
       return trials_.excess(changes_of(knobs), knobs.ranks);

@@ -1,4 +1,4 @@
-// What would have to change where a run does not fit its memory.
+// Says what would have to change where a run does not fit its memory.
 #pragma once
 #include <optional>
 #include <string>
