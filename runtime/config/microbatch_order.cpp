@@ -24,7 +24,7 @@ class MicrobatchMajor : public MicrobatchOrder {
     throw core::ConfigError(fmt::format(
         "memory.microbatch_order is microbatch_major and parallel.reduce_every is {}, but blocks of this model "
         "share parameters that not only the first and one other use: their gradients cannot be summed in the "
-        "order that keeps results the same. Use memory.microbatch_order layer_major or automatic, or "
+        "order that keeps results the same. Use memory.microbatch_order layer_major or auto, or "
         "parallel.reduce_every 1.",
         grads.reduce_every));
   }
