@@ -2,11 +2,16 @@
 #include "tools/commands/reporter.h"
 
 #include <iostream>
+#include <new>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "catch.h"
+#include "core/error.h"
+#include "tools/commands/ranks.h"
 
 namespace zrt::reporter_test {
 
@@ -83,6 +88,25 @@ TEST_CASE("An evaluation of several sets has a row for each, one of a single set
       const bool row = text.find("\nlanguage" + std::to_string(set)) != std::string::npos;
       CHECK(row == (count > 1));
     }
+  }
+}
+
+TEST_CASE("an error of the system or of a library is said in zrt's words") {
+  const auto said = [](const std::exception& error) {
+    Listening listening;
+    tools::report_error(error);
+    return listening.text();
+  };
+  const std::string threads = said(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
+  CHECK(threads.find("starts no more threads") != std::string::npos);
+  CHECK(threads.find("or use fewer ranks") != std::string::npos);
+  CHECK(said(std::bad_alloc()).find("memory is exhausted") != std::string::npos);
+  CHECK(said(core::DataError("a.json: is cut")) == "zrt: error: a.json: is cut\n");
+  try {
+    const auto number = nlohmann::json("text").get<int>();
+    FAIL(number);
+  } catch (const nlohmann::json::exception& error) {
+    CHECK(said(error).find("json.exception") == std::string::npos);
   }
 }
 

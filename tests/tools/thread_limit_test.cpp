@@ -15,20 +15,6 @@ TEST_CASE("threads that the system does not let begin are an error that says how
   CHECK(!fs::exists(folder.path / "x.bin"));
 }
 
-TEST_CASE("ranks whose threads the system does not let begin are an error that says which limits to raise") {
-  const Folder folder("thread_limit_ranks");
-  REQUIRE(run_zrt("data build --tokenizer bytes --out " + (folder / "x") + " " + (folder / "text.txt")).code == 0);
-  folder.write("run.json",
-               R"({"model": {"preset": "gpt2-tiny", "vocab": 300, "sequence": 32}, "train_batch_size": 64})");
-  const Result result =
-      run_command("(ulimit -v 400000; " ZRT_BINARY_DIR "/zrt train " + (folder / "run.json") +
-                  " --ranks 64 --set data.train=" + (folder / "x") + " --out " + (folder / "run") + ")");
-  INFO(result.text);
-  CHECK(result.code != 0);
-  CHECK(result.text.find("the system starts no more threads (Resource temporarily unavailable)") != std::string::npos);
-  CHECK(result.text.find("or use fewer ranks") != std::string::npos);
-}
-
 TEST_CASE("a process that the system ends with a bus error says what that means first") {
   const Folder folder("bus_error");
   REQUIRE(run_zrt("data build --tokenizer bytes --out " + (folder / "x") + " " + (folder / "text.txt")).code == 0);
