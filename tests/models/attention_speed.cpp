@@ -28,7 +28,7 @@ struct Way {
 // Scores that samples of documents need, as a share of those that dense attention has.
 double share(const Way& way, int64_t T) {
   if (way.document == 0) return way.pattern.share(T);
-  const double length = static_cast<double>(way.document), all = static_cast<double>(T);
+  const double all = static_cast<double>(T), length = std::min(static_cast<double>(way.document), all);
   return all / length * length * (length + 1) / (all * (all + 1));
 }
 
