@@ -25,25 +25,8 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockP
       pools_(set, list, layout.microbatches),
       buffers_(blocks_.size()),
       plans_(plans) {
+  add_batches(alive);
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
-  const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
-  const uint32_t first = std::max(alive.front().first, alive.front().batches);
-  if (begins) tokens_ = add("tokens", Category::staging, rows * 4, first);
-  // A stage of a pipeline that needs positions loads its batch once, for all its chunks.
-  const bool together = shape_.documents && layout.stage.pipelined();
-  const uint32_t of_targets = together ? first : alive.back().batches;
-  if (ends && mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, of_targets);
-  if (shape_.documents) positions_ = add("positions", Category::staging, rows * 4, first);
-  if (layout.device != core::DeviceKind::cpu && (begins || ends || shape_.documents)) {
-    // The host fills all batches of a program before it starts.
-    Buffer staging{std::string(phase_) + "batches", Category::staging, Life::reserved,
-                   rows * (mode == Mode::decode ? 4
-                           : shape_.documents   ? 12
-                                                : 8),
-                   mode == Mode::train ? layout.microbatches : 1};
-    staging.tier = core::Tier::host;
-    staging_ = set.add(std::move(staging));
-  }
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = *blocks_[b];
     const bool last = layout.model->predicts(b);
@@ -177,16 +160,6 @@ void Emitter::gather_received(DraftSegment& segment, size_t block, BufferId buff
   place_in(set_, gather, Axis::tensor);
   access(gather, buffer, role, Use::update);
   segment.ops.push_back(std::move(gather));
-}
-
-void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
-  if (!layout_.model->has_embedding() && !layout_.model->has_head() && !shape_.documents) return;
-  Op op = make(OpKind::load_batch, set_.lane(LaneKind::to_device), "batch", 0, microbatch);
-  access(op, tokens_, Role::tokens, Use::write);
-  access(op, targets_, Role::targets, Use::write);
-  access(op, positions_, Role::positions, Use::write);
-  access(op, staging_, Role::staging, Use::write);
-  segment.ops.push_back(std::move(op));
 }
 
 std::string Emitter::run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const {
@@ -380,10 +353,6 @@ void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {
     slot.first += chunk_[op.block] * layout_.microbatches;
   }
   op.accesses.push_back({buffer, role, use, slot});
-}
-
-void Emitter::read_positions(Op& op) const {
-  if (blocks_[op.block]->reads_positions()) access(op, positions_, Role::positions, Use::read);
 }
 
 uint64_t Emitter::width_bytes(size_t b) const {

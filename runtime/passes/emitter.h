@@ -49,6 +49,7 @@ class Emitter {
     std::vector<BufferId> again;           // ports as a backward has them, perhaps the same
   };
 
+  void add_batches(const std::vector<AliveSlots>& alive);
   void add_training(size_t b, const AliveSlots& alive);
   // Adds a buffer that stays from a forward to its backward, meanwhile resident in `tier`. Chunks share it where that
   // is the device.

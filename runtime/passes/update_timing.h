@@ -22,7 +22,7 @@ class UpdateTiming {
 };
 
 // Returns the timing that Layout::update_when names (runtime/config/update_when.h); `step` is the draft of the step.
-// What is updated between blocks is a row of works of its own (Op::row). Throws ConfigError where updates would come
+// An update between blocks is a row of works of its own (Op::row). Throws ConfigError where updates would come
 // before the norm that the optimizer needs.
 std::unique_ptr<UpdateTiming> make_update_timing(ProgramSet& set, const Layout& layout, const StateBuffers& state,
                                                  const Draft& step);

@@ -22,8 +22,8 @@ struct Stage {
   int index = 0;
   int sharing = 1;  // stages next to each other whose layers share parameters: each so many of the pipeline
   bool pipelined() const { return schedule.stages > 1; }
-  // With several chunks outputs come from the last stage to the first so many microbatches sooner than they are needed,
-  // and their gradients back.
+  // Counts the microbatches by which outputs of the last stage reach the first sooner than they are needed, and
+  // gradients the last, where stages have several chunks.
   uint32_t early() const { return schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0; }
 };
 

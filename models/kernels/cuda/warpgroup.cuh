@@ -29,7 +29,7 @@ __device__ inline uint64_t rows_operand(uint32_t address, int step) {
   return operand(address + static_cast<uint32_t>(32 * step), 16);
 }
 // Describes 16 rows at 16 · step of all columns, for an operand along whose products the tile's rows lie (`turned`).
-// With `next` these are the 128 columns of two tiles.
+// `next` makes the operand go on in a second tile, so that it has 128 columns.
 __device__ inline uint64_t turned_operand(uint32_t tile, int step, uint32_t next = 16) {
   return operand(tile + static_cast<uint32_t>(16 * 128 * step), next);
 }
